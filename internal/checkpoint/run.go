@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"context"
+	"log/slog"
 	"time"
 )
 
@@ -52,8 +53,20 @@ type SinkDeclaration struct {
 	OnLost Policy
 }
 
+// StreamOptions are what a Stream needs of its host.
+type StreamOptions struct {
+	// ID is the Benthos stream id, empty outside streams mode.
+	ID     string
+	Logger *slog.Logger
+	// Fatal ends the process, or in streams mode the stream, with a cause. It must not block.
+	Fatal func(cause error)
+}
+
 // Stream is the coordinator of one Benthos stream together with its goroutine, its clock and its state store.
 type Stream struct{}
+
+// NewStream returns a coordinator that does nothing until components are declared and join.
+func NewStream(StreamOptions) *Stream { panic("not yet") }
 
 // DeclareSource reserves a seat for a source. See Stream for the order of declarations and joins.
 func (s *Stream) DeclareSource(SourceDeclaration) (*Seat, error) { panic("not yet") }

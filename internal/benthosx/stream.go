@@ -1,0 +1,35 @@
+package benthosx
+
+import (
+	"strings"
+
+	"github.com/redpanda-data/benthos/v4/public/service"
+
+	"github.com/tidegate/tidegate/internal/checkpoint"
+)
+
+// streamKey is the key of a stream's coordinator among the generics, which all streams of a process share.
+type streamKey struct{ streamID string }
+
+// StreamOf returns the coordinator of the stream that the resources belong to: source and sinks find the same one.
+// It outlives a restart of the stream, so components join and leave it explicitly.
+func StreamOf(res *service.Resources) *checkpoint.Stream {
+	key := streamKey{res.StreamID()}
+	if v, ok := res.GetGeneric(key); ok {
+		return v.(*checkpoint.Stream)
+	}
+	v, _ := res.GetOrSetGeneric(key, checkpoint.NewStream(checkpoint.StreamOptions{
+		ID:     res.StreamID(),
+		Logger: Logger(res).With("component", "checkpoint"),
+		Fatal:  Fatal,
+	}))
+	return v.(*checkpoint.Stream)
+}
+
+// ComponentKey names a component across restarts: its label, else its path in the config, such as "output.broker.outputs.0".
+func ComponentKey(res *service.Resources) string {
+	if l := res.Label(); l != "" {
+		return l
+	}
+	return strings.Join(res.Path(), ".")
+}
