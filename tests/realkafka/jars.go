@@ -1,0 +1,134 @@
+package realkafka
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"sync"
+)
+
+//go:embed pom.xml
+var pom []byte
+
+// java is a usable Java machine and the jars of Kafka.
+type java struct {
+	binary string
+	// classPath is Java's wildcard form: every jar of the folder.
+	classPath string
+}
+
+// findJava finds Java and fetches the jars, once per process. Its error says what is missing.
+var findJava = sync.OnceValues(func() (java, error) {
+	binary, err := javaBinary()
+	if err != nil {
+		return java{}, err
+	}
+	libs, err := jars(context.Background())
+	if err != nil {
+		return java{}, err
+	}
+	return java{binary: binary, classPath: filepath.Join(libs, "*")}, nil
+})
+
+var javaVersion = regexp.MustCompile(`version "(\d+)`)
+
+func javaBinary() (string, error) {
+	binary := "java"
+	if home := os.Getenv("JAVA_HOME"); home != "" {
+		binary = filepath.Join(home, "bin", "java")
+	}
+	path, err := exec.LookPath(binary)
+	if err != nil {
+		return "", fmt.Errorf("finding Java 17 or later: %w", err)
+	}
+	out, err := exec.Command(path, "-version").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("asking %s for its version: %w", path, err)
+	}
+	m := javaVersion.FindSubmatch(out)
+	if m == nil {
+		return "", fmt.Errorf("asking %s for its version: it says %q", path, out)
+	}
+	if version, _ := strconv.Atoi(string(m[1])); version < 17 {
+		return "", fmt.Errorf("finding Java 17 or later: %s is Java %s", path, m[1])
+	}
+	return path, nil
+}
+
+// jars returns the folder with Kafka's jars. Several test processes may get here at once: one fetches while the
+// others wait at the lock, and the folder appears under its name only when it is complete.
+func jars(ctx context.Context) (string, error) {
+	cache, err := cacheDir("")
+	if err != nil {
+		return "", err
+	}
+	final := filepath.Join(cache, "kafka-"+Version)
+	if complete(final) {
+		return final, nil
+	}
+	lock, err := lockFile(final+".lock", true)
+	if err != nil {
+		return "", err
+	}
+	defer lock.unlock()
+	if complete(final) {
+		return final, nil
+	}
+	work, err := os.MkdirTemp(cache, "kafka-"+Version+".part-")
+	if err != nil {
+		return "", fmt.Errorf("creating a folder for Kafka's jars: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(work) }()
+	libs := filepath.Join(work, "libs")
+	if err := fetchJars(ctx, work, libs); err != nil {
+		return "", err
+	}
+	if err := os.Rename(libs, final); err != nil {
+		return "", fmt.Errorf("moving Kafka's jars into the cache: %w", err)
+	}
+	return final, nil
+}
+
+// complete tells whether a folder with jars is there; it is renamed into place whole.
+func complete(dir string) bool {
+	_, err := os.Stat(dir)
+	return err == nil
+}
+
+func fetchJars(ctx context.Context, work, libs string) error {
+	mvn, err := exec.LookPath("mvn")
+	if err != nil {
+		return fmt.Errorf("finding Maven, which fetches Apache Kafka %s: %w", Version, err)
+	}
+	pomFile := filepath.Join(work, "pom.xml")
+	if err := os.WriteFile(pomFile, pom, 0o644); err != nil {
+		return fmt.Errorf("writing the list of jars: %w", err)
+	}
+	// A second try gets past a connection that broke; what Maven has fetched by then it keeps.
+	var errs []error
+	for range 2 {
+		cmd := exec.CommandContext(ctx, mvn, "-B", "-q", "-f", pomFile, "dependency:copy-dependencies",
+			"-DincludeScope=runtime", "-DoutputDirectory="+libs)
+		out, err := runBound(cmd)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, fmt.Errorf("fetching Apache Kafka %s by Maven: %w\n%s", Version, err, out))
+	}
+	return errors.Join(errs...)
+}
+
+// runBound runs a command to its end and returns its output and errors together. The child dies with this process.
+func runBound(cmd *exec.Cmd) ([]byte, error) {
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := runTied(cmd)
+	return out.Bytes(), err
+}
