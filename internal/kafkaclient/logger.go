@@ -16,8 +16,6 @@ const (
 	repeatInterval = 30 * time.Second
 	// maxRepeatKeys bounds the memory of the limiter; beyond it the limiter forgets and a repeat may be logged early.
 	maxRepeatKeys = 256
-
-	levelTrace = slog.LevelDebug - 4
 )
 
 // Logger carries the client's log lines to slog. The client's own "info" is what other programs call debug, so it goes
@@ -44,12 +42,10 @@ func NewLogger(log *slog.Logger) *Logger {
 	return &Logger{log: log, now: time.Now, seen: make(map[string]*repeat)}
 }
 
-// Level is how much the client needs to format.
+// Level is how much the client needs to format. Its own "debug" is a line for every request and is never asked for.
 func (l *Logger) Level() kgo.LogLevel {
 	ctx := context.Background()
 	switch {
-	case l.log.Enabled(ctx, levelTrace):
-		return kgo.LogLevelDebug
 	case l.log.Enabled(ctx, slog.LevelDebug):
 		return kgo.LogLevelInfo
 	case l.log.Enabled(ctx, slog.LevelWarn):
@@ -68,10 +64,8 @@ func (l *Logger) Log(level kgo.LogLevel, msg string, keyvals ...any) {
 		to = slog.LevelError
 	case kgo.LogLevelWarn:
 		to = slog.LevelWarn
-	case kgo.LogLevelInfo:
-		to = slog.LevelDebug
 	default:
-		to = levelTrace
+		to = slog.LevelDebug
 	}
 	if to >= slog.LevelWarn {
 		skipped, ok := l.due(repeatKey(msg, keyvals))

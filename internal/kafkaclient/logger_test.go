@@ -53,7 +53,6 @@ func TestLimiterMemoryIsBounded(t *testing.T) {
 
 func TestClientInfoIsDebugForUs(t *testing.T) {
 	for level, want := range map[slog.Level]kgo.LogLevel{
-		levelTrace:          kgo.LogLevelDebug,
 		slog.LevelDebug:     kgo.LogLevelInfo,
 		slog.LevelInfo:      kgo.LogLevelWarn,
 		slog.LevelError:     kgo.LogLevelError,
