@@ -1,0 +1,96 @@
+package offsets
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tidegate/tidegate/internal/splits"
+)
+
+// NoCommittedOffsetError says that the group has committed nothing for some partitions and that nothing replaces it.
+type NoCommittedOffsetError struct {
+	Group      string
+	Partitions []splits.Partition
+}
+
+func (e *NoCommittedOffsetError) Error() string {
+	return fmt.Sprintf("startup.mode group-offsets: group %q has no committed offset for partitions %s, and "+
+		"startup.offset_reset is none; set startup.offset_reset to earliest or latest for such partitions, or "+
+		"startup.mode to earliest-offset or latest-offset", e.Group, splits.Format(e.Partitions))
+}
+
+func noCommittedOffset(group string, parts []splits.Partition) error {
+	if len(parts) == 0 {
+		return nil
+	}
+	return &NoCommittedOffsetError{group, parts}
+}
+
+// OutOfRange is a position that is not within the log of its partition.
+type OutOfRange struct {
+	splits.Partition
+	// Offset is the position, Start and End the log's first offset and the end up to which the position would be valid.
+	Offset, Start, End int64
+}
+
+// Skipped is the number of offsets between the position and the log's start: what retention deleted unread. It is 0 for
+// a position beyond the end.
+func (o OutOfRange) Skipped() int64 { return max(0, o.Start-o.Offset) }
+
+func (o OutOfRange) String() string {
+	if o.Offset < o.Start {
+		return fmt.Sprintf("%v at %d, log starts at %d", o.Partition, o.Offset, o.Start)
+	}
+	return fmt.Sprintf("%v at %d, log ends at %d", o.Partition, o.Offset, o.End)
+}
+
+func sortOutOfRange(outside []OutOfRange) {
+	slices.SortFunc(outside, func(a, b OutOfRange) int { return splits.Compare(a.Partition, b.Partition) })
+}
+
+// OutOfRangeError says that positions are not within the log, and what to do.
+type OutOfRangeError struct {
+	// Of tells whose positions they are.
+	Of string
+	// WayOut is what the user can set.
+	WayOut     string
+	Partitions []OutOfRange
+}
+
+func (e *OutOfRangeError) Error() string {
+	list := make([]string, 0, len(e.Partitions))
+	for i, o := range e.Partitions {
+		if i == 30 {
+			list = append(list, fmt.Sprintf("and %d more", len(e.Partitions)-i))
+			break
+		}
+		list = append(list, o.String())
+	}
+	return fmt.Sprintf("%s not in the log any more (%s): retention deleted the records, or the log was cut or its topic "+
+		"created again; %s", e.Of, strings.Join(list, "; "), e.WayOut)
+}
+
+func committedOutOfRange(group string, outside []OutOfRange) error {
+	if len(outside) == 0 {
+		return nil
+	}
+	sortOutOfRange(outside)
+	return &OutOfRangeError{
+		Of:         fmt.Sprintf("startup.mode group-offsets: committed offsets of group %q are", group),
+		WayOut:     "set startup.offset_reset to earliest or latest for such partitions",
+		Partitions: outside,
+	}
+}
+
+func restoredOutOfRange(outside []OutOfRange) error {
+	if len(outside) == 0 {
+		return nil
+	}
+	return &OutOfRangeError{
+		Of: "restored positions are",
+		WayOut: "set checkpoint.on_restore_out_of_range to earliest to read such partitions from the first record they " +
+			"still have",
+		Partitions: outside,
+	}
+}
