@@ -1,0 +1,8 @@
+package main
+
+// The bill of materials: what this binary can read, write and do. An import registers its components with Benthos.
+import (
+	// Benthos's own: everything without a dependency (mapping, switch, dedupe, ...), and files, HTTP, sockets, stdin.
+	_ "github.com/redpanda-data/benthos/v4/public/components/io"
+	_ "github.com/redpanda-data/benthos/v4/public/components/pure"
+)

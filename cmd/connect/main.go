@@ -1,0 +1,35 @@
+package main
+
+import (
+	"os"
+
+	"github.com/redpanda-data/benthos/v4/public/service"
+
+	"github.com/tidegate/tidegate/internal/benthosx"
+)
+
+// To make a build of your own, with your plugins beside Tidegate's:
+//
+//  1. Make a module, and copy this file and imports.go into a package main of it.
+//  2. In imports.go, import the packages you want. Each registers its components with Benthos when it is imported;
+//     what is not imported is not linked in.
+//  3. Keep benthosx.Main around Benthos's command line. A source or sink that cannot go on (its transactional ids are
+//     taken over, its state cannot be written) ends the process by it with exit code 1 and the cause.
+//  4. Build with CGO_ENABLED=0 for a static binary.
+//
+// Everything else is Benthos's: options change names, defaults and commands; see service.CLIOptFunc.
+func main() { os.Exit(run()) }
+
+// run is main without the exit, so that tests can be the binary.
+func run(opts ...service.CLIOptFunc) int {
+	tuneMemory()
+	version, built := buildStamp()
+	return benthosx.Main(append([]service.CLIOptFunc{
+		service.CLIOptSetBinaryName("connect"),
+		service.CLIOptSetProductName("Tidegate"),
+		service.CLIOptSetDocumentationURL("https://github.com/tidegate/tidegate"),
+		service.CLIOptSetVersion(version, built),
+		service.CLIOptAddCommand(brokerCommand()),
+		service.CLIOptAddCommand(demoCommand()),
+	}, opts...)...)
+}
