@@ -13,7 +13,7 @@
 //     comes late carries the checkpoint, attempt or record number it was asked for, and the Machine tells it apart.
 //  3. A write is reported durable only when the record would survive a power cut, and failed only when it certainly
 //     left nothing behind. Everything else is reported as unknown.
-//  4. A commit is reported only when its verdict is definite; until then the caller goes on asking.
+//  4. Seal is carried out and answered at once, before any other event. A commit is reported only when its verdict is definite; until then the caller goes on asking.
 //  5. After Halt a sink drops what an older attempt emitted; a source is drained when nothing it emitted is in flight.
 //  6. Nothing is sent to the broker for a transactional id but what an action asks for.
 package checkpoint

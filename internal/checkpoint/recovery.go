@@ -1,0 +1,245 @@
+package checkpoint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// begin starts a recovery: what the newest record says is compared with the clusters before anything is committed.
+func (m *Machine) begin() {
+	if m.phase != phaseNew {
+		return
+	}
+	m.phase = phaseVerify
+	if m.known == nil {
+		for i := range m.sources {
+			m.sources[i].verified = true
+		}
+		for i := range m.sinks {
+			m.sinks[i].verified = true
+		}
+		return
+	}
+	if !m.dropRemoved() {
+		return
+	}
+	for i := range m.sources {
+		s := &m.sources[i]
+		restored := stateOf(m.known.Positions, s.key)
+		if s.verified = restored == nil; !s.verified {
+			m.do(Verify{Key: s.key, Source: restored})
+		}
+	}
+	for i := range m.sinks {
+		s := &m.sinks[i]
+		state, committables := m.restoredSink(s.key)
+		s.recorded = state.Pools
+		if s.verified = len(state.Pools) == 0 && len(committables) == 0; !s.verified {
+			m.do(Verify{Key: s.key, Sink: &state, Committables: committables})
+		}
+	}
+}
+
+func (m *Machine) restoredSink(key string) (SinkState, []Committable) {
+	state := SinkState{Sink: key}
+	for _, s := range m.known.Sinks {
+		if s.Sink == key {
+			state = s
+		}
+	}
+	var committables []Committable
+	for _, e := range m.known.Entries {
+		for _, c := range e.Committables {
+			if c.Sink == key {
+				committables = append(committables, c)
+			}
+		}
+	}
+	return state, committables
+}
+
+// dropRemoved handles what the newest record holds of components that the config no longer has: a position is kept,
+// since the component may come back; a transaction that nobody can commit any more stops the start-up, or is dropped
+// and counted.
+func (m *Machine) dropRemoved() bool {
+	for i := range m.checkpoints {
+		e := m.checkpoints[i].entry
+		var lost, kept []Committable
+		for _, c := range e.Committables {
+			if m.sinkOf(c.Sink) == nil {
+				lost = append(lost, c)
+			} else {
+				kept = append(kept, c)
+			}
+		}
+		if len(lost) == 0 {
+			continue
+		}
+		if !m.cfg.AllowNonRestored {
+			m.die(fmt.Errorf("checkpoint %d holds the transaction %v of the output %q, which the config no longer has "+
+				"(or which has another label or place now): put it back under that label until the transaction is "+
+				"committed, or set checkpoint.allow_non_restored_state: true to lose what is in it",
+				e.Checkpoint, lost[0], lost[0].Sink))
+			return false
+		}
+		m.do(Report{What: ReportDropped, Checkpoint: e.Checkpoint, Lost: lost})
+		rest := *e
+		rest.Committables = kept
+		m.checkpoints[i].entry = &rest
+	}
+	return true
+}
+
+func (m *Machine) onVerified(ev Verified) {
+	if s := m.sourceOf(ev.Key); s != nil {
+		s.verified = true
+	}
+	if s := m.sinkOf(ev.Key); s != nil {
+		s.verified = true
+	}
+}
+
+func (m *Machine) advanceRecovery() bool {
+	switch m.phase {
+	case phaseVerify:
+		if slices.ContainsFunc(m.sources, func(s source) bool { return !s.verified }) ||
+			slices.ContainsFunc(m.sinks, func(s sink) bool { return !s.verified }) {
+			return false
+		}
+		m.phase = phaseSettle
+	case phaseSettle:
+		return m.commitNext() || m.enterResolve()
+	case phaseResolve:
+		if slices.ContainsFunc(m.sources, func(s source) bool { return s.status == sourceJoining }) {
+			return false
+		}
+		m.phase = phaseFirstRecord
+	case phaseFirstRecord:
+		if m.write != nil {
+			return false
+		}
+		m.beginWrite()
+	case phaseInitIDs:
+		if slices.ContainsFunc(m.sinks, func(s sink) bool { return !s.ready }) {
+			return false
+		}
+		m.startAttempt()
+	default:
+		return false
+	}
+	return true
+}
+
+// enterResolve follows when every entry is committed, or the first that is not is given up with all after it: nothing
+// later can be committed then.
+func (m *Machine) enterResolve() bool {
+	if m.committing != 0 {
+		return false
+	}
+	if m.giveUp != 0 {
+		m.dropFrom(m.giveUp)
+		m.giveUp = 0
+	}
+	m.phase = phaseResolve
+	for i := range m.sources {
+		m.do(Resolve{Source: m.sources[i].key, Restored: stateOf(m.positions, m.sources[i].key)})
+	}
+	return true
+}
+
+// dropFrom gives up checkpoint n and all after it: the positions are those before n, and their ids have to be aborted.
+func (m *Machine) dropFrom(n uint64) {
+	for i, c := range m.checkpoints {
+		if c.entry.Checkpoint < n {
+			continue
+		}
+		m.positions = m.mergeInto(m.positions, c.entry.Before)
+		for _, d := range m.checkpoints[i:] {
+			m.freeIDs(d.entry, idDirty)
+		}
+		m.checkpoints = m.checkpoints[:i]
+		return
+	}
+}
+
+// mergeInto replaces in positions the states that newer has; states of sources that are not in newer stay.
+func (m *Machine) mergeInto(positions, newer []SourceState) []SourceState {
+	out := slices.Clone(newer)
+	for _, s := range positions {
+		if stateOf(out, s.Source) == nil {
+			out = append(out, s)
+		}
+	}
+	slices.SortFunc(out, func(a, b SourceState) int { return strings.Compare(a.Source, b.Source) })
+	return out
+}
+
+func (m *Machine) onResolved(ev Resolved) {
+	s := m.sourceOf(ev.State.Source)
+	if s == nil || s.status != sourceJoining {
+		return
+	}
+	s.status, s.state = sourceWaiting, ev.State
+	m.positions = m.mergeInto(m.positions, []SourceState{ev.State})
+}
+
+// enterInitIDs follows the record that no longer holds what was settled: only now may ids be initialised (rule 6).
+func (m *Machine) enterInitIDs() {
+	m.phase = phaseInitIDs
+	for i := range m.sinks {
+		s := &m.sinks[i]
+		if !s.transactional() && len(s.recorded) == 0 {
+			s.ready = true
+			continue
+		}
+		m.do(InitIDs{Sink: s.key, Pools: m.initPools(s)})
+		for id := range s.ids {
+			s.ids[id] = idFree
+		}
+	}
+}
+
+// initPools are all pools that have to be initialised, the larger of an old and a new one of the same name.
+func (m *Machine) initPools(s *sink) []Pool {
+	out := m.pools(s)
+	if !s.transactional() {
+		out = slices.Clone(s.recorded)
+	}
+	for i := range out {
+		for _, o := range out {
+			if o.ClusterID == out[i].ClusterID && o.Prefix == out[i].Prefix && o.Index == out[i].Index {
+				out[i].Size = max(out[i].Size, o.Size)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Pool) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	return slices.Compact(out)
+}
+
+// onJoined lets a source in that comes to a running stream, as the children of a sequence do.
+func (m *Machine) onJoined(ev Joined) {
+	if s := m.sourceOf(ev.Source); s != nil {
+		*s = source{key: ev.Source}
+	} else {
+		m.sources = append(m.sources, source{key: ev.Source})
+	}
+	m.do(Resolve{Source: ev.Source, Restored: stateOf(m.positions, ev.Source)})
+}
+
+// startWaiting starts late sources whose first positions have become durable (rule 2), between two barriers: what
+// such a source emits between a flush and a seal would be sealed unacknowledged.
+func (m *Machine) startWaiting() bool {
+	if m.barrier != barrierNone || m.resumeDue {
+		return false
+	}
+	for i := range m.sources {
+		s := &m.sources[i]
+		if s.status == sourceWaiting && m.recorded(s) {
+			s.status = sourceRunning
+			m.do(StartSource{Attempt: m.attempt, State: s.state})
+			return true
+		}
+	}
+	return false
+}
