@@ -189,7 +189,9 @@ func skips(t *testing.T, do func(testing.TB)) (skipped bool) {
 }
 
 func newClient(t *testing.T, c *Cluster) *kgo.Client {
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.Bootstrap()...))
+	// Short timeouts: a paused broker answers nothing, and the default is to wait 20 s for it, twice.
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.Bootstrap()...),
+		kgo.ProduceRequestTimeout(time.Second), kgo.RequestTimeoutOverhead(time.Second))
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	return client
