@@ -70,8 +70,10 @@ func defaultProperties(brokers int) map[string]string {
 		// A transaction that has run into its timeout is aborted within a second instead of ten.
 		"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 		// A killed broker may come back after three seconds instead of nine.
-		"broker.session.timeout.ms":      "3000",
-		"broker.heartbeat.interval.ms":   "500",
+		"broker.session.timeout.ms":    "3000",
+		"broker.heartbeat.interval.ms": "500",
+		// Brokers turn away from a paused controller after three seconds instead of thirty.
+		"controller.socket.timeout.ms":   "3000",
 		"log.cleaner.dedupe.buffer.size": "8388608",
 		"auto.create.topics.enable":      "false",
 	}
