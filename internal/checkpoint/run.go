@@ -2,105 +2,257 @@ package checkpoint
 
 import (
 	"context"
-	"log/slog"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
 	"time"
 )
 
-// Policy says what happens when a transaction of a durable checkpoint turns out to be lost.
-type Policy uint8
-
-// The policies of on_lost_transaction.
 const (
-	// Replay rewinds to the positions before the checkpoint, where none of its transactions is committed.
-	Replay Policy = iota
-	// Fail ends the process.
-	Fail
-	// Continue counts the transaction as lost and goes on.
-	Continue
+	// eventBound is far above what can be under way: each component has at most a few answers outstanding.
+	eventBound = 1024
+	// restartDelayMin and restartDelayMax bound the exponential delay between two attempts.
+	restartDelayMin = time.Second
+	restartDelayMax = time.Minute
+	// offsetCommitWait bounds how long a stop waits for the consumer group, which is for monitoring only.
+	offsetCommitWait = 10 * time.Second
 )
 
-// Config are the settings of the coordinator, equal in every source of the stream.
-type Config struct {
-	Interval          time.Duration
-	MinPause          time.Duration
-	Timeout           time.Duration
-	MaxConcurrent     int
-	TolerableFailures int
-	// MaxRestarts is how many failovers in a row, without a committed checkpoint in between, are allowed; -1: any.
-	MaxRestarts int
-	// AllowNonRestored drops what the newest record holds of components that the config no longer has.
-	AllowNonRestored bool
-	// DeleteOnStop removes the records after a stop at which everything was committed.
-	DeleteOnStop bool
-	OnLost       Policy
+// run is one incarnation: a Machine with its goroutine, clock and store.
+type run struct {
+	stream *Stream
+	build  *build
+	cfg    Config
+	store  Store
+	m      *Machine
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	events chan any
+	// ended is closed when the loop has ended; work counts what the loop has started.
+	ended chan struct{}
+	work  sync.WaitGroup
+	// writing is the write under way; a successor waits for it.
+	writing sync.WaitGroup
+
+	timers        map[Timer]*time.Timer
+	barrierCtx    context.Context
+	cancelBarrier context.CancelFunc
+
+	failMu        sync.Mutex
+	failedAttempt uint64
+
+	offsets offsetCommits
 }
 
-// SourceDeclaration is what a source's constructor tells. A declaration has no side effect outside memory.
-type SourceDeclaration struct {
-	// Key is the label, else the config path.
-	Key string
-	// Checkpoint is nil where checkpointing is off.
-	Checkpoint *Config
-	// OpenStore opens the state store; it is called once, when every component has joined.
-	OpenStore func(ctx context.Context) (Store, error)
+// fired is the event of a timer before the loop has checked that the timer was not stopped or set anew meanwhile.
+type fired struct {
+	timer Timer
+	of    *time.Timer
 }
 
-// SinkDeclaration is what a sink's constructor tells.
-type SinkDeclaration struct {
-	Key string
-	// Pool is the sink's id pool; Size 0 for a sink without transactions. ClusterID is filled in when it joins.
-	Pool   Pool
-	OnLost Policy
+func newRun(s *Stream, b *build, cfg Config) *run {
+	r := &run{
+		stream: s, build: b, cfg: cfg, events: make(chan any, eventBound), ended: make(chan struct{}),
+		timers: map[Timer]*time.Timer{},
+	}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.barrierCtx, r.cancelBarrier = context.WithCancel(r.ctx)
+	return r
 }
 
-// StreamOptions are what a Stream needs of its host.
-type StreamOptions struct {
-	// ID is the Benthos stream id, empty outside streams mode.
-	ID     string
-	Logger *slog.Logger
-	// Fatal ends the process, or in streams mode the stream, with a cause. It must not block.
-	Fatal func(cause error)
+// begin loads the newest record and starts the loop.
+func (r *run) begin(attempt uint64) {
+	go func() {
+		defer close(r.ended)
+		defer r.work.Wait()
+		defer r.cancel()
+		newest, err := r.load()
+		if err != nil {
+			r.die(err)
+			return
+		}
+		r.m = r.machine(newest, attempt)
+		r.logRestored(newest)
+		r.handle(Begin{})
+		r.loop()
+	}()
 }
 
-// Stream is the coordinator of one Benthos stream together with its goroutine, its clock and its state store.
-type Stream struct{}
+func (r *run) machine(newest *Record, attempt uint64) *Machine {
+	var sources []SourceSeat
+	var sinks []SinkSeat
+	for _, s := range r.seats() {
+		if s.source != nil {
+			sources = append(sources, SourceSeat{Key: s.key})
+		} else {
+			sinks = append(sinks, SinkSeat{Key: s.key, Pool: s.sink.Pool, OnLost: s.sink.OnLost})
+		}
+	}
+	m := NewMachine(r.cfg, r.stream.opts.ID, sources, sinks, newest)
+	m.attempt = attempt
+	return m
+}
 
-// NewStream returns a coordinator that does nothing until components are declared and join.
-func NewStream(StreamOptions) *Stream { panic("not yet") }
+func (r *run) seats() []*Seat {
+	r.stream.mu.Lock()
+	defer r.stream.mu.Unlock()
+	return slices.Clone(r.build.seats)
+}
 
-// DeclareSource reserves a seat for a source. See Stream for the order of declarations and joins.
-func (s *Stream) DeclareSource(SourceDeclaration) (*Seat, error) { panic("not yet") }
+func (r *run) load() (*Record, error) {
+	var open func(context.Context) (Store, error)
+	for _, s := range r.seats() {
+		if s.source != nil && s.source.OpenStore != nil {
+			open = s.source.OpenStore
+		}
+	}
+	if open == nil {
+		return nil, errors.New("checkpoint.store is not set")
+	}
+	store, err := open(r.ctx)
+	if err != nil {
+		return nil, fmt.Errorf("opening checkpoint.store: %w", err)
+	}
+	r.store = store
+	number, data, err := store.Latest(r.ctx)
+	if errors.Is(err, ErrNoRecord) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the newest checkpoint record from %s: %w", store.Describe(), err)
+	}
+	rec, err := DecodeRecord(data)
+	if err == nil && rec.Number != number {
+		err = fmt.Errorf("%w: it says it is number %d", ErrRecordDamaged, rec.Number)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("newest checkpoint record %d in %s: %w; an older one is never used in its place, since "+
+			"it could lose or double records", number, store.Describe(), err)
+	}
+	return rec, nil
+}
 
-// DeclareSink reserves a seat for a sink.
-func (s *Stream) DeclareSink(SinkDeclaration) (*Seat, error) { panic("not yet") }
+// loop takes events until the run is stopped.
+func (r *run) loop() {
+	for {
+		select {
+		case <-r.ctx.Done():
+			r.stopTimers()
+			return
+		case ev := <-r.events:
+			switch ev := ev.(type) {
+			case fired:
+				if r.timers[ev.timer] == ev.of {
+					delete(r.timers, ev.timer)
+					r.handle(Fired{Timer: ev.timer})
+				}
+			case Event:
+				r.handle(ev)
+			}
+		}
+	}
+}
 
-// Seat is one declared component's end of the coordinator.
-type Seat struct{}
+func (r *run) stopTimers() {
+	for _, t := range r.timers {
+		t.Stop()
+	}
+}
 
-// Checkpointed tells whether the stream's sources are checkpointed. It is settled when the first component joins.
-func (s *Seat) Checkpointed() bool { panic("not yet") }
+// post hands an event to the loop. It blocks only while the loop is far behind.
+func (r *run) post(ev any) {
+	select {
+	case r.events <- ev:
+	case <-r.ctx.Done():
+	}
+}
 
-// JoinSource connects the source and blocks until it was told to start, the context ends, or the start-up failed for
-// good. clusterID is that of the cluster it is connected to.
-func (s *Seat) JoinSource(ctx context.Context, src Source) error { panic("not yet") }
+// failed posts the first failure of an attempt; what follows is a consequence of it as a rule.
+func (r *run) failed(attempt uint64, cause error) {
+	r.failMu.Lock()
+	first := attempt > r.failedAttempt
+	r.failedAttempt = max(r.failedAttempt, attempt)
+	r.failMu.Unlock()
+	if first {
+		r.post(Failed{Attempt: attempt, Cause: cause})
+	}
+}
 
-// JoinSink connects the sink and blocks until it may be written to.
-func (s *Seat) JoinSink(ctx context.Context, clusterID string, sink Sink) error { panic("not yet") }
+// stop ends the loop and waits for all it has started.
+func (r *run) stop() {
+	r.cancel()
+	<-r.ended
+}
 
-// Failed reports a failure of an attempt: a batch that was not delivered, a record that could not be sent, a
-// transaction the broker has aborted. It leads to a failover, once per attempt.
-func (s *Seat) Failed(tag Tag, cause error) { panic("not yet") }
+// replace ends the run for a successor: from here on it sends no EndTxn, its components are cut off from their
+// clusters, and its pending write has ended, so that the successor sees the newest record.
+func (r *run) replace() error {
+	r.cancel()
+	written := make(chan struct{})
+	go func() {
+		r.writing.Wait()
+		close(written)
+	}()
+	select {
+	case <-written:
+	case <-time.After(r.cfg.Timeout):
+		return fmt.Errorf("the stream was built anew, and a checkpoint record of the one before is still being written "+
+			"after checkpoint.timeout %v; check the disk of the state store", r.cfg.Timeout)
+	}
+	for _, s := range r.seats() {
+		switch {
+		case s.asSink != nil:
+			_ = s.asSink.Halt(context.Background())
+		}
+		s.end()
+	}
+	return nil
+}
 
-// Fatal reports what no new attempt can heal: another owner of the transactional ids, a refused setting. The process
-// ends with the cause.
-func (s *Seat) Fatal(cause error) { panic("not yet") }
+// die ends the run with a cause.
+func (r *run) die(cause error) {
+	r.stream.mu.Lock()
+	if r.build.failure == nil {
+		r.build.failure = cause
+	}
+	seats := slices.Clone(r.build.seats)
+	r.stream.mu.Unlock()
+	r.stream.opts.Fatal(cause)
+	for _, s := range seats {
+		select {
+		case <-s.started:
+		default:
+			s.end()
+		}
+	}
+}
 
-// AtEnd reports that a bounded source has nothing more to emit in this attempt.
-func (s *Seat) AtEnd(tag Tag) { panic("not yet") }
+func (r *run) setTimer(t Timer, after time.Duration) {
+	if old := r.timers[t]; old != nil {
+		old.Stop()
+	}
+	if t.Kind == TimerRestart {
+		after = restartDelay(t.Of)
+	}
+	var timer *time.Timer
+	armed := make(chan struct{})
+	timer = time.AfterFunc(after, func() {
+		<-armed
+		r.post(fired{t, timer})
+	})
+	r.timers[t] = timer
+	close(armed)
+}
 
-// Close ends a source's part. Soft: it joins a last checkpoint and returns once that is committed, durable, and in the
-// consumer group. Hard: it returns at once, and no transaction is ended.
-func (s *Seat) Close(ctx context.Context, hard bool) error { panic("not yet") }
-
-// Leave ends a sink's part.
-func (s *Seat) Leave() { panic("not yet") }
+// restartDelay is 1 s, 2 s, 4 s … 1 min, each up to a fifth shorter or longer, so that jobs that fail together do not
+// come back together.
+func restartDelay(n uint64) time.Duration {
+	d := restartDelayMax
+	if n > 0 && n < 7 {
+		d = restartDelayMin << (n - 1)
+	}
+	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
+}

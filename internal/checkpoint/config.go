@@ -1,0 +1,115 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Policy says what happens when a transaction of a durable checkpoint turns out to be lost.
+type Policy uint8
+
+// The policies of on_lost_transaction.
+const (
+	// Replay rewinds to the positions before the checkpoint, where none of its transactions is committed.
+	Replay Policy = iota
+	// Fail ends the process.
+	Fail
+	// Continue counts the transaction as lost and goes on.
+	Continue
+)
+
+// Config are the settings of the coordinator, equal in every source of the stream.
+type Config struct {
+	Interval          time.Duration
+	MinPause          time.Duration
+	Timeout           time.Duration
+	MaxConcurrent     int
+	TolerableFailures int
+	// MaxRestarts is how many failovers in a row, without a committed checkpoint in between, are allowed; -1: any.
+	MaxRestarts int
+	// AllowNonRestored drops what the newest record holds of components that the config no longer has.
+	AllowNonRestored bool
+	// DeleteOnStop removes the records after a stop at which everything was committed.
+	DeleteOnStop bool
+}
+
+// SourceDeclaration is what a source's constructor tells. A declaration has no side effect outside memory.
+type SourceDeclaration struct {
+	// Key is the label, else the config path.
+	Key string
+	// Checkpoint is nil where checkpointing is off.
+	Checkpoint *Config
+	// OpenStore opens the state store; it is called once, when every component has joined.
+	OpenStore func(ctx context.Context) (Store, error)
+}
+
+// SinkDeclaration is what a sink's constructor tells.
+type SinkDeclaration struct {
+	Key string
+	// Pool is the sink's id pool; Size 0 for a sink without transactions. ClusterID is filled in when it joins.
+	Pool   Pool
+	OnLost Policy
+}
+
+// StreamOptions are what a Stream needs of its host.
+type StreamOptions struct {
+	// ID is the Benthos stream id, empty outside streams mode.
+	ID     string
+	Logger *slog.Logger
+	// Fatal ends the process, or in streams mode the stream, with a cause. It must not block.
+	Fatal func(cause error)
+}
+
+// Errors of a Seat.
+var (
+	// ErrLeft says that the stream was stopped or built anew while a component was joining.
+	ErrLeft = errors.New("the stream was stopped")
+	// ErrNoCheckpointing says that a sink needs checkpoints and the stream has none.
+	ErrNoCheckpointing = errors.New("delivery_guarantee: exactly-once needs an input kafka_flink_source with " +
+		"checkpoint.interval and checkpoint.store in the same stream; set them, or use delivery_guarantee: at-least-once")
+)
+
+// checkBuild refuses a stream whose components do not fit together.
+func checkBuild(seats []*Seat) (*Config, error) {
+	var cfg *Config
+	var first string
+	sources := 0
+	for _, s := range seats {
+		if s.source == nil {
+			continue
+		}
+		sources++
+		switch c := s.source.Checkpoint; {
+		case cfg == nil && sources == 1:
+			cfg, first = c, s.key
+		case (cfg == nil) != (c == nil) || cfg != nil && *cfg != *c:
+			return nil, fmt.Errorf("the inputs %q and %q have different checkpoint blocks; one stream has one "+
+				"coordinator: make them equal", first, s.key)
+		}
+	}
+	prefixes := map[string]string{}
+	for _, s := range seats {
+		if s.sink == nil || s.sink.Pool.Size == 0 {
+			continue
+		}
+		if cfg == nil {
+			return nil, fmt.Errorf("output %q: %w", s.key, ErrNoCheckpointing)
+		}
+		p := s.sink.Pool
+		if need := int32(max(1, cfg.MaxConcurrent)) + 2; p.Size < need {
+			return nil, fmt.Errorf("output %q: transactions.pool_size is %d, checkpoint.max_concurrent %d needs at least %d "+
+				"(one open, one for each checkpoint under way, one that waits to be forgotten)",
+				s.key, p.Size, max(1, cfg.MaxConcurrent), need)
+		}
+		name := fmt.Sprintf("%s-%d", p.Prefix, p.Index)
+		if other, ok := prefixes[name]; ok {
+			return nil, fmt.Errorf("the outputs %q and %q have the same transactional_id_prefix %q: they would fence each "+
+				"other; give each its own", other, s.key, p.Prefix)
+		}
+		prefixes[name] = s.key
+	}
+	return cfg, nil
+}
