@@ -236,7 +236,7 @@ func (m *Machine) onTimeout(n uint64) {
 		return
 	}
 	i := slices.IndexFunc(m.checkpoints, func(c checkpoint) bool { return c.entry.Checkpoint == n })
-	if i < 0 || m.checkpoints[i].state != checkpointSealed {
+	if i < 0 || m.checkpoints[i].state != checkpointSealed || m.checkpoints[i].declined {
 		return
 	}
 	if m.write != nil && m.write.upTo >= n {

@@ -127,8 +127,9 @@ func (m *Machine) recordDurable(w *pendingWrite) {
 	case m.phase == phaseFirstRecord:
 		m.enterInitIDs()
 	case m.phase == phaseRestart && w.essential:
-		// A write that was begun before the restart does not count: a barrier may have been completed since.
-		m.restartRecorded = true
+		// A write that was begun before the restart does not count: a barrier may have been completed since. Nor does
+		// one that was begun before a transaction in it turned out to be lost.
+		m.restartRecorded = m.giveUp == 0
 	}
 }
 
@@ -168,6 +169,7 @@ func (m *Machine) recordFailed(w *pendingWrite, cause error) {
 		for i := range m.checkpoints {
 			if c := &m.checkpoints[i]; c.state == checkpointSealed && c.entry.Checkpoint <= w.upTo {
 				c.declined = true
+				m.do(StopTimer{Timer{Kind: TimerTimeout, Of: c.entry.Checkpoint}})
 			}
 		}
 		m.decline(w.upTo, cause)
