@@ -1,0 +1,216 @@
+package kafkasource
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/tidegate/tidegate/internal/checkpoint"
+)
+
+const (
+	fetchMaxBytes          = 16 << 20
+	fetchMaxPartitionBytes = 1 << 20
+)
+
+// attempt is one run between two failovers. Reader.mu guards it, but for tag, client and ctx, which never change.
+type attempt struct {
+	tag checkpoint.Tag
+	// client is this attempt's own; nil where there is nothing to read.
+	client *kgo.Client
+	// ctx ends with the attempt.
+	ctx    context.Context
+	cancel context.CancelFunc
+	// buildErr is why there is no client.
+	buildErr error
+
+	// from is the state the attempt began with; its splits are replaced by those below.
+	from   checkpoint.SourceState
+	splits []*split
+	byPart map[string]map[int32]*split
+	// unread are splits of topics that are no longer subscribed: they stay in the state as they are.
+	unread []checkpoint.Split
+
+	// pending are fetched records that were not handed out yet, at most those of one poll.
+	pending  []chunk
+	inFlight int
+	// interrupt ends a poll under way; it does nothing when there is none.
+	interrupt context.CancelFunc
+
+	// bounded is set where the end of all splits is the end of the input.
+	bounded bool
+
+	// paused: the coordinator has the positions, or waits for them. halted: the attempt is over. broken: it has failed,
+	// and the coordinator knows. endReported: everything is emitted, and the coordinator knows.
+	paused, halted, broken, endReported bool
+}
+
+// split is one partition that is read.
+type split struct {
+	pos checkpoint.Split
+	// end is the end of what the isolation level lets us see, as the last fetch with records told; it may be behind.
+	end int64
+	// emptyProbes counts probes in a row that found nothing at all between the position and the end.
+	emptyProbes int
+}
+
+// chunk are fetched records of one partition, in order.
+type chunk struct {
+	split   *split
+	records []*kgo.Record
+}
+
+// emitted is a batch that was handed out.
+type emitted struct {
+	att     *attempt
+	records []*kgo.Record
+	// before are the positions the batch moved away from.
+	before []moved
+	// settled is set by the acknowledgement, or when the batch turned out never to have been taken.
+	settled bool
+}
+
+type moved struct {
+	split *split
+	pos   checkpoint.Split
+}
+
+// newAttempt builds the attempt's client, which connects in the background.
+func (r *Reader) newAttempt(tag checkpoint.Tag, from checkpoint.SourceState) *attempt {
+	a := &attempt{
+		tag: tag, from: from, bounded: r.cfg.Stop.Bounded(), byPart: make(map[string]map[int32]*split), interrupt: func() {}}
+	a.ctx, a.cancel = context.WithCancel(context.Background())
+	toRead := 0
+	for _, pos := range from.Splits {
+		if !r.cfg.Subscription.Contains(pos.Topic) {
+			a.unread = append(a.unread, pos)
+			continue
+		}
+		s := &split{pos: pos}
+		a.splits = append(a.splits, s)
+		if a.byPart[pos.Topic] == nil {
+			a.byPart[pos.Topic] = make(map[int32]*split)
+		}
+		a.byPart[pos.Topic][pos.Partition] = s
+		if !pos.AtStop() {
+			toRead++
+		}
+	}
+	if toRead == 0 {
+		return a
+	}
+	opts, err := r.consumerOptions(from)
+	if err == nil {
+		a.client, err = kgo.NewClient(opts...)
+	}
+	if err != nil {
+		a.buildErr = fmt.Errorf("building the consumer: %w", err)
+	}
+	return a
+}
+
+// canEmit tells whether Next has something to do.
+func (a *attempt) canEmit() bool {
+	return !a.paused && !a.halted && !a.broken && !a.endReported && (a.client != nil || a.buildErr != nil || a.atEnd())
+}
+
+// atEnd tells whether everything up to the stops was handed out.
+func (a *attempt) atEnd() bool {
+	if !a.bounded {
+		return false
+	}
+	for _, s := range a.splits {
+		if !s.pos.AtStop() {
+			return false
+		}
+	}
+	return true
+}
+
+// halt ends the attempt. The client is closed in the background, so that nobody waits for a broker that is silent.
+func (a *attempt) halt(background *sync.WaitGroup) {
+	if a.halted {
+		return
+	}
+	a.halted = true
+	a.pending = nil
+	a.cancel()
+	if a.client != nil {
+		background.Go(a.client.Close)
+	}
+}
+
+// state returns the positions.
+func (a *attempt) state() checkpoint.SourceState {
+	s := a.from
+	all := make([]checkpoint.Split, 0, len(a.splits)+len(a.unread))
+	for _, sp := range a.splits {
+		all = append(all, sp.pos)
+	}
+	s.Splits = sortedSplits(append(all, a.unread...))
+	s.Finished = a.atEnd()
+	return s
+}
+
+// emit hands out everything that is pending, and moves the positions. It returns nil where that holds no record.
+func (a *attempt) emit() *emitted {
+	n := 0
+	for _, c := range a.pending {
+		n += len(c.records)
+	}
+	e := &emitted{att: a, records: make([]*kgo.Record, 0, n)}
+	for _, c := range a.pending {
+		before := c.split.pos
+		had := len(e.records)
+		e.records = c.split.take(e.records, c.records)
+		if len(e.records) > had {
+			e.before = append(e.before, moved{c.split, before})
+		}
+	}
+	a.pending = nil
+	if len(e.records) == 0 {
+		return nil
+	}
+	a.inFlight++
+	return e
+}
+
+// take appends to out what is to be emitted of records, and moves the position over the rest too (rule 11).
+func (s *split) take(out, records []*kgo.Record) []*kgo.Record {
+	for _, rec := range records {
+		if rec.Offset < s.pos.Offset {
+			continue // below the position: it was handed out already, or never asked for
+		}
+		if s.pos.Stop != checkpoint.NoStop && rec.Offset >= s.pos.Stop {
+			s.pos.Offset = s.pos.Stop // the stop is exclusive; there is nothing left in front of it
+			return out
+		}
+		s.pos.Offset, s.pos.LeaderEpoch = rec.Offset+1, rec.LeaderEpoch
+		if !rec.Attrs.IsControl() {
+			out = append(out, rec)
+		}
+	}
+	return out
+}
+
+// forget takes back a batch that the engine never took: its positions become those before it. A later batch of the
+// attempt cannot exist, since the engine takes one before it asks for the next.
+func (e *emitted) forget() {
+	for _, m := range e.before {
+		m.split.pos = m.pos
+	}
+	e.settled = true
+	e.att.inFlight--
+}
+
+// span names the records of a batch for people.
+func (e *emitted) span() string {
+	first, last := e.records[0], e.records[len(e.records)-1]
+	if len(e.records) == 1 {
+		return fmt.Sprintf("%s-%d at offset %d", first.Topic, first.Partition, first.Offset)
+	}
+	return fmt.Sprintf("%s-%d at offset %d to %s-%d at offset %d",
+		first.Topic, first.Partition, first.Offset, last.Topic, last.Partition, last.Offset)
+}

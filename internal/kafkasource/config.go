@@ -1,0 +1,107 @@
+package kafkasource
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/tidegate/tidegate/internal/kafkaclient"
+	"github.com/tidegate/tidegate/internal/offsets"
+	"github.com/tidegate/tidegate/internal/splits"
+)
+
+// The defaults of settings that no user sees.
+const (
+	defaultMaxBatch         = 1000
+	defaultMetadataInterval = 30 * time.Second
+	defaultProbeInterval    = time.Second
+)
+
+// Config are the settings of a Reader.
+type Config struct {
+	// Key is the key of the source's declaration; it names the source in its state.
+	Key        string
+	Connection kafkaclient.Config
+	// Subscription and Share say which partitions are read; the zero Share is the whole.
+	Subscription splits.Subscription
+	Share        splits.Share
+	// Group is the consumer group whose offsets may be read and, with CommitOffsets, are committed; empty for none.
+	Group         string
+	CommitOffsets bool
+	Start         offsets.Start
+	Stop          offsets.Stop
+	Restore       offsets.Restore
+	ReadCommitted bool
+
+	// StreamID and StoreID, the state store's uuid, go into the owner mark of committed offsets. StoreID is asked at
+	// each commit, since the store is opened after the source was built; nil for none.
+	StreamID string
+	StoreID  func() string
+
+	// MaxBatch is how many records a batch holds at most.
+	MaxBatch int
+	// MetadataInterval is how often the cluster's partitions are compared with those that are read.
+	MetadataInterval time.Duration
+	// ProbeInterval is how long a partition stands still before its true next offset is asked for.
+	ProbeInterval time.Duration
+
+	Metrics Metrics
+	// Logger is nil for none.
+	Logger *slog.Logger
+}
+
+// Metrics are what a Reader counts (rule 12); nil fields are not counted.
+type Metrics struct {
+	// CommitsSucceeded and CommitsFailed count commits to the consumer group, not partitions.
+	CommitsSucceeded, CommitsFailed func(int64)
+	// RestoredOutOfRange counts partitions whose restored position the log no longer had, and SkippedOffsets the
+	// offsets below their log's start that are not read because of it.
+	RestoredOutOfRange, SkippedOffsets func(int64)
+	// NackedRecords counts records of batches that were not delivered; they are read again.
+	NackedRecords func(int64)
+}
+
+func count(counter func(int64), n int64) {
+	if counter != nil && n != 0 {
+		counter(n)
+	}
+}
+
+// withDefaults returns the config with zero values filled in, or why it cannot work.
+func (c Config) withDefaults() (Config, error) {
+	if c.Share == (splits.Share{}) {
+		c.Share = splits.Whole()
+	}
+	if c.MaxBatch <= 0 {
+		c.MaxBatch = defaultMaxBatch
+	}
+	if c.MetadataInterval <= 0 {
+		c.MetadataInterval = defaultMetadataInterval
+	}
+	if c.ProbeInterval <= 0 {
+		c.ProbeInterval = defaultProbeInterval
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	err := errors.Join(c.Subscription.Validate(), c.Share.Validate(), c.Start.Validate(), c.Stop.Validate(), c.Restore.Validate())
+	return c, err
+}
+
+// clientID is the client.id of one of the source's clients. As in Flink, readers are told apart by their index; role is
+// empty for the reader itself.
+func (c Config) clientID(role string) string {
+	prefix := c.Connection.ClientID
+	if prefix == "" {
+		prefix = c.Group
+	}
+	if prefix == "" {
+		prefix = "tidegate-" + c.Key
+	}
+	id := fmt.Sprintf("%s-%d", prefix, c.Share.Index)
+	if role != "" {
+		id += "-" + role
+	}
+	return id
+}

@@ -1,0 +1,162 @@
+package kafkasource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/tidegate/tidegate/internal/checkpoint"
+	"github.com/tidegate/tidegate/internal/kafkaclient"
+	"github.com/tidegate/tidegate/internal/offsets"
+	"github.com/tidegate/tidegate/internal/splits"
+)
+
+// poll fetches once. It returns when records have come, something went wrong, nothing has come though something should
+// have (then it has probed), or the attempt is interrupted.
+func (r *Reader) poll(ctx context.Context, a *attempt) {
+	pollCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// The attempt's end interrupts it too.
+	defer context.AfterFunc(a.ctx, cancel)()
+
+	r.mu.Lock()
+	if r.att != a || !a.canEmit() || r.closing {
+		r.mu.Unlock()
+		return
+	}
+	a.interrupt = cancel
+	standing := len(a.standing()) > 0
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		a.interrupt = func() {}
+		r.mu.Unlock()
+	}()
+
+	fetchCtx := pollCtx
+	if standing {
+		var stopTimer context.CancelFunc
+		fetchCtx, stopTimer = context.WithTimeout(pollCtx, r.cfg.ProbeInterval)
+		defer stopTimer()
+	}
+	fetches := a.client.PollRecords(fetchCtx, r.cfg.MaxBatch)
+
+	r.mu.Lock()
+	var failed []fetchError
+	if r.att == a && !a.halted {
+		failed = a.accept(fetches, r.cfg.ReadCommitted)
+		a.broken = a.broken || len(failed) > 0
+	}
+	nothing := len(a.pending) == 0
+	r.mu.Unlock()
+	if len(failed) > 0 {
+		r.reportFetchErrors(ctx, a, failed)
+	} else if standing && nothing && pollCtx.Err() == nil {
+		r.probe(pollCtx, a)
+	}
+}
+
+// fetchError is an error of one partition's fetch. Topic is empty where it is about the client as a whole.
+type fetchError struct {
+	topic     string
+	partition int32
+	err       error
+	pos       checkpoint.Split
+	logStart  int64
+	highWater int64
+}
+
+// accept takes the records of a poll for the next emit, and returns its errors.
+func (a *attempt) accept(fetches kgo.Fetches, readCommitted bool) (failed []fetchError) {
+	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
+		s := a.byPart[p.Topic][p.Partition]
+		if p.Err != nil {
+			fe := fetchError{topic: p.Topic, partition: p.Partition, err: p.Err, logStart: p.LogStartOffset, highWater: p.HighWatermark}
+			if s != nil {
+				fe.pos = s.pos
+			}
+			if fe.counts() {
+				failed = append(failed, fe)
+			}
+		}
+		if s == nil || len(p.Records) == 0 {
+			return
+		}
+		s.end = p.HighWatermark
+		if readCommitted {
+			s.end = p.LastStableOffset
+		}
+		a.pending = append(a.pending, chunk{s, p.Records})
+		if stop := s.pos.Stop; stop != checkpoint.NoStop && p.Records[len(p.Records)-1].Offset >= stop-1 {
+			// What lies beyond the stop is of no use.
+			a.client.PauseFetchPartitions(map[string][]int32{p.Topic: {p.Partition}})
+		}
+	})
+	return failed
+}
+
+// counts tells whether an error is one: the end of a poll's context is none, and what can be tried again the client
+// tries again.
+func (e fetchError) counts() bool {
+	if errors.Is(e.err, context.DeadlineExceeded) && e.topic == "" {
+		return false
+	}
+	switch kafkaclient.Classify(e.err) {
+	case kafkaclient.ClassEnded:
+		return false
+	case kafkaclient.ClassRetriable:
+		// The client gives this one up after a few tries: the topic was deleted, and perhaps created again.
+		return errors.Is(e.err, kerr.UnknownTopicID)
+	}
+	return true
+}
+
+// reportFetchErrors decides what the errors of a poll mean for the stream. None is passed over: a partition with such an
+// error would not be read any more, while the others go on.
+func (r *Reader) reportFetchErrors(ctx context.Context, a *attempt, failed []fetchError) {
+	for _, f := range failed {
+		at := splits.Partition{Topic: f.topic, Partition: f.partition}
+		dataLoss, isDataLoss := errors.AsType[*kgo.ErrDataLoss](f.err)
+		switch {
+		case errors.Is(f.err, kerr.OffsetOutOfRange):
+			// A new attempt would begin at the same position, or an earlier one. Nothing is skipped unless the config
+			// says so, and that is asked when the source starts.
+			end := f.highWater
+			r.seat.Fatal(&offsets.OutOfRangeError{
+				Of: "a position that is being read is",
+				WayOut: "start again: checkpoint.on_restore_out_of_range says then whether the source fails (fail) or reads " +
+					"on from the first record that is left (earliest)",
+				Partitions: []offsets.OutOfRange{{Partition: at, Offset: f.pos.Offset, Start: f.logStart, End: end}},
+			})
+			return
+		case isDataLoss:
+			r.seat.Fatal(&offsets.OutOfRangeError{
+				Of: "a position that is being read is",
+				WayOut: "records that were read before are gone from the topic, by an unclean leader election as a rule; " +
+					"start again: checkpoint.on_restore_out_of_range says then whether the source fails (fail) or reads the " +
+					"partition again from its first record (earliest)",
+				Partitions: []offsets.OutOfRange{{Partition: at, Offset: dataLoss.ConsumedTo, End: dataLoss.ResetTo}},
+			})
+			return
+		case errors.Is(f.err, kerr.UnknownTopicID):
+			if r.checkPartitions(ctx, a) {
+				return
+			}
+			r.seat.Failed(a.tag, fmt.Errorf("fetching %v: %w", at, f.err))
+		case kafkaclient.Classify(f.err) == kafkaclient.ClassAuthorisation, isTooLarge(f.err):
+			r.seat.Fatal(fmt.Errorf("fetching %v: %w", at, kafkaclient.WithCause(f.err)))
+			return
+		default:
+			r.seat.Failed(a.tag, fmt.Errorf("fetching %v at offset %d: %w", at, f.pos.Offset, kafkaclient.WithCause(f.err)))
+		}
+	}
+}
+
+// isTooLarge tells whether a batch is larger, unpacked, than the client takes: it will be so the next time.
+func isTooLarge(err error) bool {
+	_, ok := errors.AsType[*kgo.ErrDecompressTooLarge](err)
+	return ok
+}

@@ -1,0 +1,181 @@
+package kafkasource
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tidegate/tidegate/internal/checkpoint"
+)
+
+// maxEmptyProbes is how many probes in a row find nothing in front of a position before that is logged.
+const maxEmptyProbes = 10
+
+// standing returns the splits whose position should move, since there is something in front of it: their stop, or the
+// end of the log.
+func (a *attempt) standing() (out []*split) {
+	for _, s := range a.splits {
+		if !s.pos.AtStop() && (s.pos.Stop != checkpoint.NoStop || s.end > s.pos.Offset) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// probe asks for the true next offset of splits that stand still. The client moves over aborted batches and compaction
+// holes too, but tells nobody where it has come to while it returns no record. Errors are left to the client, which
+// meets them as well.
+func (r *Reader) probe(ctx context.Context, a *attempt) {
+	r.mu.Lock()
+	due := a.standing()
+	at := make([]checkpoint.Split, len(due))
+	for i, s := range due {
+		at[i] = s.pos
+	}
+	r.mu.Unlock()
+	leaders, err := r.cluster().leaders(ctx, at)
+	if err != nil {
+		return
+	}
+	for i, s := range due {
+		leader, ok := leaders[at[i].Topic][at[i].Partition]
+		if !ok {
+			continue
+		}
+		answer, ok := r.fetchRaw(ctx, leader, at[i])
+		if !ok {
+			continue
+		}
+		r.mu.Lock()
+		// The client may have moved the position while we asked; then there is nothing to find out any more.
+		stuck := r.att == a && s.pos == at[i] && len(a.pending) == 0 && s.step(answer, r.cfg.ReadCommitted)
+		r.mu.Unlock()
+		if stuck {
+			r.log.Warn("the broker returns nothing between the position and the end of the log", "topic", at[i].Topic,
+				"partition", at[i].Partition, "position", at[i].Offset, "log_end", answer.highWatermark)
+		}
+	}
+}
+
+// step moves the position to what a probe found, and tells whether probes have found nothing at all for too long.
+func (s *split) step(answer rawFetch, readCommitted bool) (stuck bool) {
+	s.end = answer.highWatermark
+	if readCommitted {
+		s.end = answer.lastStable
+	}
+	next := min(answer.next, s.end)
+	if s.pos.Stop != checkpoint.NoStop {
+		next = min(next, s.pos.Stop)
+	}
+	if next > s.pos.Offset {
+		s.pos.Offset = next
+		if answer.epoch >= 0 {
+			s.pos.LeaderEpoch = answer.epoch
+		}
+	}
+	// No bytes at all in front of the end is what a broker should never answer, but for a moment: it is not taken for a
+	// hole, since to be wrong there would lose records.
+	if !answer.empty || s.end <= s.pos.Offset {
+		s.emptyProbes = 0
+		return false
+	}
+	s.emptyProbes++
+	return s.emptyProbes == maxEmptyProbes
+}
+
+// rawFetch is what one fetch tells of a position.
+type rawFetch struct {
+	// next is the first record that is to be emitted at or after the position, else the next offset to ask for.
+	next int64
+	// epoch is that of the last thing before next, -1 where unknown.
+	epoch                     int32
+	highWatermark, lastStable int64
+	// empty is set where the answer has no bytes at all.
+	empty bool
+}
+
+func (r *Reader) fetchRaw(ctx context.Context, leader int32, at checkpoint.Split) (rawFetch, bool) {
+	level, isolation := int8(0), kgo.ReadUncommitted()
+	if r.cfg.ReadCommitted {
+		level, isolation = 1, kgo.ReadCommitted()
+	}
+	req := kmsg.NewPtrFetchRequest()
+	req.ReplicaID = -1
+	req.MaxWaitMillis = 100
+	req.MinBytes = 1
+	req.MaxBytes = fetchMaxPartitionBytes
+	req.IsolationLevel = level
+	req.SessionID, req.SessionEpoch = 0, -1 // outside any session
+	rt := kmsg.NewFetchRequestTopic()
+	rt.Topic, rt.TopicID = at.Topic, at.TopicID
+	rp := kmsg.NewFetchRequestTopicPartition()
+	rp.Partition, rp.FetchOffset, rp.PartitionMaxBytes = at.Partition, at.Offset, fetchMaxPartitionBytes
+	rt.Partitions = append(rt.Partitions, rp)
+	req.Topics = append(req.Topics, rt)
+
+	kresp, err := r.admin.Broker(int(leader)).RetriableRequest(ctx, req)
+	if err != nil {
+		return rawFetch{}, false
+	}
+	resp := kresp.(*kmsg.FetchResponse)
+	if resp.ErrorCode != 0 || len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
+		return rawFetch{}, false
+	}
+	return readRaw(&resp.Topics[0].Partitions[0], at, isolation)
+}
+
+// readRaw reads the answer for one partition. The second result is false where it tells nothing.
+func readRaw(p *kmsg.FetchResponseTopicPartition, at checkpoint.Split, isolation kgo.IsolationLevel) (rawFetch, bool) {
+	if p.ErrorCode != 0 {
+		return rawFetch{}, false
+	}
+	fp, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
+		KeepControlRecords: true, Offset: at.Offset, IsolationLevel: isolation, Topic: at.Topic, Partition: at.Partition,
+	}, p, kgo.DefaultDecompressor(), nil)
+	if fp.Err != nil {
+		return rawFetch{}, false
+	}
+	out := rawFetch{
+		next: next, epoch: -1, highWatermark: fp.HighWatermark, lastStable: fp.LastStableOffset, empty: len(p.RecordBatches) == 0,
+	}
+	for _, rec := range fp.Records {
+		if !rec.Attrs.IsControl() {
+			out.next = rec.Offset // the client will return it
+			break
+		}
+		out.epoch = rec.LeaderEpoch
+	}
+	return out, true
+}
+
+// leaders returns the leader of each partition, where it has one.
+func (c cluster) leaders(ctx context.Context, of []checkpoint.Split) (map[string]map[int32]int32, error) {
+	req := kmsg.NewPtrMetadataRequest()
+	seen := make(map[string]bool)
+	for _, s := range of {
+		if !seen[s.Topic] {
+			seen[s.Topic] = true
+			rt := kmsg.NewMetadataRequestTopic()
+			rt.Topic = kmsg.StringPtr(s.Topic)
+			req.Topics = append(req.Topics, rt)
+		}
+	}
+	resp, err := req.RequestWith(ctx, c.client)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]map[int32]int32)
+	for _, t := range resp.Topics {
+		if t.Topic == nil || t.ErrorCode != 0 {
+			continue
+		}
+		out[*t.Topic] = make(map[int32]int32)
+		for _, p := range t.Partitions {
+			if p.ErrorCode == 0 && p.Leader >= 0 {
+				out[*t.Topic][p.Partition] = p.Leader
+			}
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,335 @@
+package kafkasource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/tidegate/tidegate/internal/checkpoint"
+	"github.com/tidegate/tidegate/internal/kafkaclient"
+)
+
+// Errors of Next that are no failures.
+var (
+	// ErrEndOfInput says that a bounded source has emitted everything and that all of it is committed.
+	ErrEndOfInput = errors.New("end of input")
+	// ErrClosed says that the Reader was closed.
+	ErrClosed = errors.New("source is closed")
+)
+
+// Seat is what a Reader needs of its end of the coordinator; *checkpoint.Seat fulfils it.
+type Seat interface {
+	// Failed reports a failure that a new attempt may heal.
+	Failed(tag checkpoint.Tag, cause error)
+	// Fatal reports what no new attempt can heal.
+	Fatal(cause error)
+	// AtEnd reports that nothing more is emitted in this attempt.
+	AtEnd(tag checkpoint.Tag)
+	// Close ends the source's part: soft with a last checkpoint, hard at once.
+	Close(ctx context.Context, hard bool) error
+}
+
+// Batch is what Next hands out: records of one attempt, in order for each partition.
+type Batch struct {
+	Records []*kgo.Record
+	// Tag is carried by every message that is made of the batch.
+	Tag checkpoint.Tag
+	// Ack tells the outcome, at most once. An error sends the whole stream back to its last checkpoint.
+	Ack func(ctx context.Context, err error)
+}
+
+// Reader reads the partitions of one source. It fulfils checkpoint.Source for the coordinator; Next and Close belong to
+// the engine, which never calls them at the same time.
+type Reader struct {
+	cfg  Config
+	log  *slog.Logger
+	seat Seat
+
+	// admin and clusterID are set by Connect, before anything else is called.
+	admin     *kgo.Client
+	clusterID string
+
+	// background are the goroutines that Close waits for, stop ends them.
+	background sync.WaitGroup
+	stop       context.CancelFunc
+	stopped    context.Context
+
+	commits committer
+
+	mu sync.Mutex
+	// changed is closed and replaced whenever something below changes.
+	changed chan struct{}
+	// att is the attempt under way; nil before Start and after Halt.
+	att      *attempt
+	finished bool
+	closing  bool
+	watching bool
+	// last is the batch that Next returned last.
+	last *emitted
+	// ackCtx is the context that acknowledgements come with: the engine ends it at a hard stop, and only then.
+	ackCtx context.Context
+}
+
+var _ checkpoint.Source = (*Reader)(nil)
+
+// New returns a Reader without any side effect: Connect opens its connection.
+func New(cfg Config, seat Seat) (*Reader, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{cfg: cfg, log: cfg.Logger, seat: seat, changed: make(chan struct{})}
+	r.commits.turn = make(chan struct{}, 1)
+	r.stopped, r.stop = context.WithCancel(context.Background())
+	// The options are tried here so that a setting the client refuses fails at start-up (rule 13).
+	if _, err := r.consumerOptions(checkpoint.SourceState{}); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Connect reaches the cluster, or says which addresses do not answer and why. It may be called again after an error.
+func (r *Reader) Connect(ctx context.Context) error {
+	if r.admin == nil {
+		opts, err := r.cfg.Connection.WithClientID(r.cfg.clientID("admin")).Options(r.log)
+		if err != nil {
+			return err
+		}
+		if r.admin, err = kgo.NewClient(append(opts, kgo.MetadataMinAge(retryMin))...); err != nil {
+			return fmt.Errorf("building the Kafka client: %w", err)
+		}
+	}
+	id, err := kafkaclient.Ping(ctx, r.admin)
+	if err != nil {
+		return err
+	}
+	r.clusterID = id
+	return nil
+}
+
+// ClusterID is the id of the cluster that Connect reached.
+func (r *Reader) ClusterID() string { return r.clusterID }
+
+func (r *Reader) cluster() cluster { return cluster{client: r.admin, log: r.log} }
+
+// bump wakes everything that waits for a change. r.mu is held.
+func (r *Reader) bump() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// await returns with r.mu held once cond holds, or without it when the context ends.
+func (r *Reader) await(ctx context.Context, cond func() bool) error {
+	r.mu.Lock()
+	for !cond() {
+		changed := r.changed
+		r.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		r.mu.Lock()
+	}
+	return nil
+}
+
+// Next returns the next batch, which is never empty. While the coordinator pauses the source, between attempts and at
+// the end of a bounded source it waits. It returns ErrEndOfInput, ErrClosed, or the context's error.
+func (r *Reader) Next(ctx context.Context) (Batch, error) {
+	for {
+		if ctx.Err() != nil {
+			return Batch{}, ctx.Err()
+		}
+		err := r.await(ctx, func() bool {
+			return r.finished || r.closing || r.att != nil && r.att.canEmit()
+		})
+		if err != nil {
+			return Batch{}, err
+		}
+		// r.mu is held
+		a := r.att
+		switch {
+		case r.closing:
+			r.mu.Unlock()
+			return Batch{}, ErrClosed
+		case r.finished:
+			r.mu.Unlock()
+			return Batch{}, ErrEndOfInput
+		case a.buildErr != nil:
+			a.broken = true
+			r.mu.Unlock()
+			r.seat.Fatal(a.buildErr)
+		case len(a.pending) > 0:
+			e := a.emit()
+			if e != nil {
+				r.last = e
+			}
+			r.mu.Unlock()
+			if e != nil {
+				return Batch{Records: e.records, Tag: a.tag, Ack: func(ctx context.Context, err error) { r.ack(ctx, e, err) }}, nil
+			}
+		case a.atEnd():
+			a.endReported = true
+			r.mu.Unlock()
+			r.seat.AtEnd(a.tag)
+		default:
+			r.mu.Unlock()
+			r.poll(ctx, a)
+		}
+	}
+}
+
+// ack takes a batch's outcome.
+func (r *Reader) ack(ctx context.Context, e *emitted, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ackCtx == nil {
+		r.ackCtx = ctx
+	}
+	if e.settled {
+		return
+	}
+	e.settled = true
+	a := e.att
+	if err != nil && r.att == a && !a.halted {
+		a.broken = true
+		count(r.cfg.Metrics.NackedRecords, int64(len(e.records)))
+		// Failed goes out before in-flight falls, or a Pause that waits for just this batch would return positions
+		// that count it as delivered, and the coordinator would hear of the failure only after that.
+		r.mu.Unlock()
+		r.seat.Failed(a.tag, fmt.Errorf("a batch of %d records (%s) was not delivered: %w", len(e.records), e.span(), err))
+		r.mu.Lock()
+	}
+	a.inFlight--
+	r.bump()
+}
+
+// Start begins an attempt.
+func (r *Reader) Start(tag checkpoint.Tag, from checkpoint.SourceState) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopped.Err() != nil {
+		return // Close is over; nobody would close a new client
+	}
+	a := r.newAttempt(tag, from)
+	if r.att != nil {
+		r.att.halt(&r.background)
+	}
+	r.att = a
+	if !r.watching {
+		r.watching = true
+		r.background.Go(r.watch)
+	}
+	r.bump()
+}
+
+// Pause stops emitting, waits until everything emitted is acknowledged, and returns the positions. After a nack it does
+// not return them: the attempt has failed, and Halt or the context end the wait.
+func (r *Reader) Pause(ctx context.Context) (checkpoint.SourceState, error) {
+	r.mu.Lock()
+	a := r.att
+	if a == nil {
+		r.mu.Unlock()
+		return checkpoint.SourceState{}, errors.New("pausing the source: no attempt is under way")
+	}
+	a.paused = true
+	a.interrupt()
+	r.mu.Unlock()
+
+	if err := r.await(ctx, func() bool { return a.halted || a.inFlight == 0 && !a.broken }); err != nil {
+		return checkpoint.SourceState{}, err
+	}
+	defer r.mu.Unlock()
+	if a.halted {
+		return checkpoint.SourceState{}, errors.New("pausing the source: the attempt was ended")
+	}
+	return a.state(), nil
+}
+
+// Resume goes on emitting after Pause.
+func (r *Reader) Resume() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.att != nil {
+		r.att.paused = false
+		r.bump()
+	}
+}
+
+// Halt ends the attempt and returns once nothing it emitted is in flight.
+func (r *Reader) Halt(ctx context.Context) error {
+	r.mu.Lock()
+	a := r.att
+	if a == nil {
+		r.mu.Unlock()
+		return nil
+	}
+	a.halt(&r.background)
+	r.bump()
+	r.mu.Unlock()
+
+	if err := r.await(ctx, func() bool { return a.inFlight == 0 }); err != nil {
+		return err
+	}
+	if r.att == a {
+		r.att = nil
+	}
+	r.mu.Unlock()
+	return nil
+}
+
+// Finish lets a source that has reached its end return ErrEndOfInput.
+func (r *Reader) Finish() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.finished = true
+	r.bump()
+}
+
+// consumerOptions are the options of an attempt's client.
+func (r *Reader) consumerOptions(from checkpoint.SourceState) ([]kgo.Opt, error) {
+	opts, err := r.cfg.Connection.WithClientID(r.cfg.clientID("")).Options(r.log)
+	if err != nil {
+		return nil, err
+	}
+	assigned := make(map[string]map[int32]kgo.Offset)
+	for _, s := range from.Splits {
+		if !r.cfg.Subscription.Contains(s.Topic) || s.AtStop() {
+			continue
+		}
+		if assigned[s.Topic] == nil {
+			assigned[s.Topic] = make(map[int32]kgo.Offset)
+		}
+		// With the epoch the client notices a log that was cut below the position (KIP-320).
+		assigned[s.Topic][s.Partition] = kgo.NewOffset().At(s.Offset).WithEpoch(s.LeaderEpoch)
+	}
+	isolation := kgo.ReadUncommitted()
+	if r.cfg.ReadCommitted {
+		isolation = kgo.ReadCommitted()
+	}
+	return append(opts,
+		// Rule 1: no group, so the client never commits by itself.
+		kgo.ConsumePartitions(assigned),
+		// A position that the log does not have is an error, never a jump.
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+		// Rule 11: control records tell that the position has moved.
+		kgo.KeepControlRecords(),
+		kgo.FetchIsolationLevel(isolation),
+		// What a client buffers is one fetch of each broker; the next is asked for when it is used up.
+		kgo.FetchMaxBytes(fetchMaxBytes),
+		kgo.FetchMaxPartitionBytes(fetchMaxPartitionBytes),
+	), nil
+}
+
+// sortedSplits returns a sorted copy.
+func sortedSplits(all []checkpoint.Split) []checkpoint.Split {
+	all = slices.Clone(all)
+	slices.SortFunc(all, checkpoint.CompareSplits)
+	return all
+}

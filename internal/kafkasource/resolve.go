@@ -1,0 +1,225 @@
+package kafkasource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidegate/tidegate/internal/checkpoint"
+	"github.com/tidegate/tidegate/internal/offsets"
+	"github.com/tidegate/tidegate/internal/splits"
+)
+
+// A topic that was created a moment ago may not have reached every broker: it is asked for a few times before it counts
+// as missing. The same holds for a topic that one answer leaves out while it is being read.
+const (
+	missingTries = 4
+	missingPause = 500 * time.Millisecond
+)
+
+// Verify compares a restored state with the cluster, before anything is committed: a state of another cluster, of
+// topics that were created again, or of another share of the partitions ends the start-up.
+func (r *Reader) Verify(ctx context.Context, restored checkpoint.SourceState) error {
+	if restored.ClusterID != "" && r.clusterID != "" && restored.ClusterID != r.clusterID {
+		return fmt.Errorf("verifying the checkpoint of %s: its positions belong to cluster %q, and bootstrap_servers [%s] "+
+			"lead to cluster %q; point bootstrap_servers at the old cluster, or start with an empty checkpoint store",
+			r.cfg.Key, restored.ClusterID, strings.Join(r.cfg.Connection.BootstrapServers, ", "), r.clusterID)
+	}
+	if restored.Parallelism != r.cfg.Share.Parallelism || restored.Index != r.cfg.Share.Index {
+		return fmt.Errorf("verifying the checkpoint of %s: it was written with parallelism %d and index %d, and the config "+
+			"has parallelism %d and index %d; change them back, or start with an empty checkpoint store",
+			r.cfg.Key, restored.Parallelism, restored.Index, r.cfg.Share.Parallelism, r.cfg.Share.Index)
+	}
+	topics, err := r.subscribedTopics(ctx)
+	if err != nil {
+		return fmt.Errorf("verifying the checkpoint of %s: %w", r.cfg.Key, err)
+	}
+	if err := splits.Diff(restored.Splits, r.cfg.Subscription, r.cfg.Share, topics).Lost(); err != nil {
+		return fmt.Errorf("verifying the checkpoint of %s: %w", r.cfg.Key, err)
+	}
+	return nil
+}
+
+// subscribedTopics describes the topics of the subscription, or fails with *splits.MissingTopicsError.
+func (r *Reader) subscribedTopics(ctx context.Context) (topics []splits.Topic, err error) {
+	for try := 1; ; try++ {
+		if topics, err = r.cluster().describe(ctx, r.cfg.Subscription.Topics); err != nil {
+			return nil, err
+		}
+		_, err = r.cfg.Subscription.Select(r.cfg.Share, topics)
+		var missing *splits.MissingTopicsError
+		if !errors.As(err, &missing) || try == missingTries {
+			return topics, err
+		}
+		t := time.NewTimer(missingPause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Resolve returns concrete positions: those of restored where there are any, else those of the start-up mode. The
+// coordinator writes them durably, with the set of partitions, before the first record is emitted (rule 2).
+func (r *Reader) Resolve(ctx context.Context, restored *checkpoint.SourceState) (checkpoint.SourceState, error) {
+	topics, err := r.subscribedTopics(ctx)
+	if err != nil {
+		return checkpoint.SourceState{}, fmt.Errorf("resolving the positions of %s: %w", r.cfg.Key, err)
+	}
+	parts, err := r.cfg.Subscription.Select(r.cfg.Share, topics)
+	if err != nil {
+		return checkpoint.SourceState{}, fmt.Errorf("resolving the positions of %s: %w", r.cfg.Key, err)
+	}
+	p := plan{cfg: r.cfg, ids: make(map[string][16]byte), origins: make(map[offsets.Origin]int)}
+	for _, t := range topics {
+		p.ids[t.Name] = t.ID
+	}
+	state := checkpoint.SourceState{
+		Source: r.cfg.Key, ClusterID: r.clusterID, Parallelism: r.cfg.Share.Parallelism, Index: r.cfg.Share.Index,
+	}
+	if restored == nil {
+		state.Splits, err = p.fresh(ctx, r.cluster(), parts)
+	} else {
+		state.Splits, err = p.restored(ctx, r.cluster(), parts, restored.Splits)
+	}
+	r.reportOutOfRange(p.outside, err)
+	if err != nil {
+		return checkpoint.SourceState{}, fmt.Errorf("resolving the positions of %s: %w", r.cfg.Key, err)
+	}
+	slices.SortFunc(state.Splits, checkpoint.CompareSplits)
+	state.Finished = r.cfg.Stop.Bounded() && r.allAtStop(state.Splits)
+	if len(p.unsubscribed) > 0 {
+		r.log.Warn("the checkpoint has positions of topics that are no longer in topics: they are kept and not read",
+			"partitions", splits.Format(p.unsubscribed))
+	}
+	r.log.Info("positions resolved", "partitions", len(parts), "from", p.summary(), "bounded", string(r.cfg.Stop.Mode))
+	return state, nil
+}
+
+// reportOutOfRange counts and logs restored positions that the log no longer has (rule 12). Where the policy is to fail,
+// err ends the start-up and says it all.
+func (r *Reader) reportOutOfRange(outside []offsets.OutOfRange, err error) {
+	count(r.cfg.Metrics.RestoredOutOfRange, int64(len(outside)))
+	if err != nil {
+		return
+	}
+	for _, o := range outside {
+		count(r.cfg.Metrics.SkippedOffsets, o.Skipped())
+		r.log.Error("restored position is not in the log any more; reading on from the log's start, as "+
+			"checkpoint.on_restore_out_of_range says", "topic", o.Topic, "partition", o.Partition.Partition,
+			"restored", o.Offset, "log_start", o.Start, "log_end", o.End, "offsets_lost", o.Skipped())
+	}
+}
+
+// allAtStop tells whether every split that is read has reached its stop.
+func (r *Reader) allAtStop(all []checkpoint.Split) bool {
+	for _, s := range all {
+		if r.cfg.Subscription.Contains(s.Topic) && !s.AtStop() {
+			return false
+		}
+	}
+	return true
+}
+
+// plan is one resolution under way, and what there is to say of it.
+type plan struct {
+	cfg          Config
+	ids          map[string][16]byte
+	origins      map[offsets.Origin]int
+	outside      []offsets.OutOfRange
+	unsubscribed []splits.Partition
+}
+
+func (p *plan) split(at splits.Partition, from offsets.Resolved, stop int64) checkpoint.Split {
+	p.origins[from.Origin]++
+	return checkpoint.Split{
+		Topic: at.Topic, TopicID: p.ids[at.Topic], Partition: at.Partition,
+		Offset: from.Offset, LeaderEpoch: from.LeaderEpoch, Stop: stop,
+	}
+}
+
+// fresh resolves the start-up mode.
+func (p *plan) fresh(ctx context.Context, lookup offsets.Lookup, parts []splits.Partition) ([]checkpoint.Split, error) {
+	answers, err := offsets.Fetch(ctx, lookup, p.cfg.Start.Needs().And(p.cfg.Stop.Needs()), parts)
+	if err != nil {
+		return nil, err
+	}
+	starts, err := p.cfg.Start.Decide(parts, answers)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]checkpoint.Split, 0, len(parts))
+	for _, at := range parts {
+		out = append(out, p.split(at, starts[at], p.cfg.Stop.Decide(at, answers)))
+	}
+	return out, nil
+}
+
+// restored resolves the positions of a checkpoint. Partitions it does not hold begin at their earliest offset (rule 3),
+// since it holds every partition there was when the start-up mode was resolved. Stops stay those of the checkpoint, but
+// for a source that has been made bounded, or unbounded, since.
+func (p *plan) restored(ctx context.Context, lookup offsets.Lookup, parts []splits.Partition, old []checkpoint.Split,
+) ([]checkpoint.Split, error) {
+	answers, err := offsets.Fetch(ctx, lookup, p.cfg.Restore.Needs().And(p.cfg.Stop.Needs()), parts)
+	if err != nil {
+		return nil, err
+	}
+	positions := make(map[splits.Partition]offsets.Position)
+	known := make(map[splits.Partition]checkpoint.Split)
+	var out []checkpoint.Split
+	for _, s := range old {
+		at := splits.Partition{Topic: s.Topic, Partition: s.Partition}
+		if !slices.Contains(parts, at) {
+			p.unsubscribed = append(p.unsubscribed, at)
+			out = append(out, s)
+			continue
+		}
+		known[at] = s
+		if p.cfg.Stop.Bounded() && s.AtStop() {
+			continue // nothing is read of it any more, so the log need not have it
+		}
+		positions[at] = offsets.Position{Offset: s.Offset, LeaderEpoch: s.LeaderEpoch}
+	}
+	ends, err := lookup.EpochEnds(ctx, positions)
+	if err != nil {
+		return nil, err
+	}
+	resolved, outside, err := p.cfg.Restore.Decide(positions, answers, ends)
+	p.outside = outside
+	if err != nil {
+		return nil, err
+	}
+	for _, at := range parts {
+		stop := p.cfg.Stop.Decide(at, answers)
+		s, isKnown := known[at]
+		if !isKnown {
+			out = append(out, p.split(at, offsets.Resolved{Position: answers.Earliest[at], Origin: offsets.FromNewPartition}, stop))
+			continue
+		}
+		if p.cfg.Stop.Bounded() && s.Stop != checkpoint.NoStop {
+			stop = s.Stop // rule 2: resolved once
+		}
+		from, checked := resolved[at]
+		if !checked {
+			from = offsets.Resolved{
+				Position: offsets.Position{Offset: s.Offset, LeaderEpoch: s.LeaderEpoch}, Origin: offsets.FromCheckpoint}
+		}
+		out = append(out, p.split(at, from, stop))
+	}
+	return out, nil
+}
+
+// summary counts partitions by the rule that gave their position: "checkpoint 3, new partition, earliest 1".
+func (p *plan) summary() string {
+	parts := make([]string, 0, len(p.origins))
+	for _, o := range slices.Sorted(maps.Keys(p.origins)) {
+		parts = append(parts, fmt.Sprintf("%s: %d", o, p.origins[o]))
+	}
+	return strings.Join(parts, "; ")
+}
