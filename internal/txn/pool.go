@@ -1,0 +1,201 @@
+package txn
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/tidegate/tidegate/internal/checkpoint"
+)
+
+// PoolConfig is what a Pool is made of.
+type PoolConfig struct {
+	Broker *Broker
+	// Sink is the key of the sink's declaration, for committables.
+	Sink string
+	// Pool names the ids.
+	Pool     checkpoint.Pool
+	Timeouts Timeouts
+	// Client are the options of every id's client: connection and producing. Id and timeout are added.
+	Client []kgo.Opt
+	Log    *slog.Logger
+}
+
+// Pool holds the clients of one sink's transactional ids. Which id is free is the coordinator's business; a Pool does
+// with an id what it is told. Its methods may be called by several goroutines at a time.
+type Pool struct {
+	cfg PoolConfig
+
+	// ctx ends with Close: nothing is sent for any id afterwards.
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // the goroutines that begin transactions
+
+	mu      sync.Mutex
+	timeout time.Duration          // that ids are initialised with
+	taken   map[int32]*Transaction // begun or sealed, by id
+	idle    map[int32]*kgo.Client  // whose last EndTransaction returned nil, by id
+	closed  bool
+}
+
+// NewPool returns a pool without any client.
+func NewPool(cfg PoolConfig) *Pool {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Pool{
+		cfg: cfg, ctx: ctx, cancel: cancel, timeout: cfg.Timeouts.Candidates[0],
+		taken: map[int32]*Transaction{}, idle: map[int32]*kgo.Client{},
+	}
+}
+
+// Init initialises every id of the pools, those of an old prefix or size included.
+func (p *Pool) Init(ctx context.Context, pools []checkpoint.Pool) error {
+	ctx, cancel := p.bound(ctx)
+	defer cancel()
+	accepted, err := p.cfg.Broker.Init(ctx, IDs(pools), p.cfg.Timeouts)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.timeout = accepted
+	p.mu.Unlock()
+	return nil
+}
+
+// Begin returns the transaction that records of a free id go to. It sends nothing: the id is initialised when the first
+// record needs it, unless a client of the id was kept. done is told of every record that was acknowledged or failed, by
+// one goroutine at a time, and must not block.
+func (p *Pool) Begin(id int32, done func(*kgo.Record, error)) *Transaction {
+	t := newTransaction(p, id, done)
+	p.mu.Lock()
+	before := p.taken[id]
+	p.taken[id] = t
+	closed := p.closed
+	p.mu.Unlock()
+	if before != nil {
+		before.Close() // it was aborted, or never held a record; as a rule it is closed already
+	}
+	if closed {
+		t.Close()
+	}
+	return t
+}
+
+// Commit commits a sealed transaction and returns a definite verdict: by its own client where that is alive, else, and
+// after any error of the client, by raw EndTxn.
+func (p *Pool) Commit(ctx context.Context, c checkpoint.Committable) (checkpoint.Verdict, error) {
+	ctx, cancel := p.bound(ctx)
+	defer cancel()
+	if t := p.takeSealed(c); t != nil {
+		err := t.end(ctx)
+		if err == nil {
+			return checkpoint.Committed, nil
+		}
+		if p.ctx.Err() != nil {
+			return 0, fmt.Errorf("committing transaction of id %q: %w", c.TransactionalID, ErrClosed)
+		}
+		p.cfg.Log.Warn("the transaction's own client could not end it; asking the coordinator",
+			"transactional_id", c.TransactionalID, "cause", err.Error())
+	}
+	return p.cfg.Broker.Commit(ctx, c)
+}
+
+// takeSealed takes the living transaction of a committable out of the pool.
+func (p *Pool) takeSealed(c checkpoint.Committable) *Transaction {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, t := range p.taken {
+		if t.name == c.TransactionalID && t.isSealedAs(c) {
+			delete(p.taken, id)
+			return t
+		}
+	}
+	return nil
+}
+
+// keep puts a client whose EndTransaction returned nil aside for its id's next transaction.
+func (p *Pool) keep(id int32, cl *kgo.Client) {
+	p.mu.Lock()
+	closed := p.closed
+	if !closed {
+		p.idle[id] = cl
+	}
+	p.mu.Unlock()
+	if closed {
+		cl.Close()
+	}
+}
+
+// client returns the kept client of an id, else a new one.
+func (p *Pool) client(id int32) (*kgo.Client, error) {
+	p.mu.Lock()
+	cl, timeout, closed := p.idle[id], p.timeout, p.closed
+	delete(p.idle, id)
+	p.mu.Unlock()
+	if closed {
+		return nil, ErrClosed
+	}
+	if cl != nil {
+		return cl, nil
+	}
+	opts := p.cfg.Client
+	cl, err := kgo.NewClient(append(opts[:len(opts):len(opts)],
+		kgo.TransactionalID(ID(p.cfg.Pool, id)),
+		kgo.TransactionTimeout(timeout),
+		kgo.DisableClientMetrics(), // Close would wait up to a second for a last push
+	)...)
+	if err != nil {
+		return nil, fmt.Errorf("creating Kafka client for transactional id %q: %w", ID(p.cfg.Pool, id), err)
+	}
+	return cl, nil
+}
+
+// Abort closes the id's client, which unblocks a blocked produce, and initialises the id, which aborts what was open in
+// it. There is no other way: waiting for buffered records can hang on a silent broker, and after a plain EndTxn(abort)
+// a late produce would open a transaction that hangs.
+func (p *Pool) Abort(ctx context.Context, id int32) error {
+	p.mu.Lock()
+	t, cl, timeout := p.taken[id], p.idle[id], p.timeout
+	delete(p.taken, id)
+	delete(p.idle, id)
+	p.mu.Unlock()
+	if t != nil {
+		t.Close()
+	}
+	if cl != nil {
+		cl.Close()
+	}
+	ctx, cancel := p.bound(ctx)
+	defer cancel()
+	accepted := Timeouts{Candidates: []time.Duration{timeout}, Max: p.cfg.Timeouts.Max}
+	_, err := p.cfg.Broker.Init(ctx, []string{ID(p.cfg.Pool, id)}, accepted)
+	return err
+}
+
+// Close closes every client and ends no transaction: what is sealed stays sealed for the next process, what is open is
+// aborted by its initialisation or by its timeout. It waits for the goroutines of the pool.
+func (p *Pool) Close() {
+	p.cancel()
+	p.mu.Lock()
+	p.closed = true
+	taken, idle := p.taken, p.idle
+	p.taken, p.idle = map[int32]*Transaction{}, map[int32]*kgo.Client{}
+	p.mu.Unlock()
+	for _, t := range taken {
+		t.Close()
+	}
+	for _, cl := range idle {
+		cl.Close()
+	}
+	p.wg.Wait()
+}
+
+// bound ends a context with the pool.
+func (p *Pool) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(p.ctx, cancel)
+	return ctx, func() { stop(); cancel() }
+}
