@@ -1,6 +1,7 @@
 package realkafka
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"syscall"
@@ -21,13 +22,13 @@ func lockFile(path string, wait bool) (*fileLock, error) {
 	}
 	for {
 		err = syscall.Flock(int(file.Fd()), how)
-		if err != syscall.EINTR {
+		if !errors.Is(err, syscall.EINTR) {
 			break
 		}
 	}
 	if err != nil {
 		_ = file.Close()
-		if err == syscall.EWOULDBLOCK {
+		if errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, nil
 		}
 		return nil, fmt.Errorf("locking %s: %w", path, err)

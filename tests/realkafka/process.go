@@ -56,11 +56,9 @@ func runTied(cmd *exec.Cmd) error {
 	return cmd.Run()
 }
 
-// signal sends a signal, and tells whether the child was still there. Between the question and the kill the child is
-// not waited for under another name: os.Process knows when its process has ended.
-func (p *process) signal(sig syscall.Signal) bool {
-	return p.cmd.Process.Signal(sig) == nil
-}
+// signal sends a signal. It does nothing to a child that has ended: os.Process knows when it has, so that another
+// process which got the same id is never hit.
+func (p *process) signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }
 
 // kill ends the child by SIGKILL, which a paused child obeys too, and waits until it is gone.
 func (p *process) kill() {

@@ -56,6 +56,7 @@ func Shared(t testing.TB) *Cluster {
 	}
 	need(t)
 	shared.once.Do(func() {
+		//nolint:usetesting // the folder outlives the test that happens to be the first
 		shared.dir, shared.err = os.MkdirTemp("", "tidegate-kafka-")
 		if shared.err == nil {
 			shared.cluster, shared.err = StartProcess(context.Background(), Options{}, shared.dir)

@@ -1,0 +1,97 @@
+# `make` alone lists what there is. Go is all that is needed; Java and Maven add the tests against a real Kafka.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS   := -s -w -X main.version=$(VERSION)
+CONNECT   := bin/connect
+TOOLS     := bin/tools
+GOTESTSUM := $(TOOLS)/gotestsum
+LINTER    := $(TOOLS)/golangci-lint
+
+# The race detector needs a C compiler. In CI there has to be one.
+ifeq ($(CI),true)
+RACE := -race
+else
+RACE := $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && echo -race)
+endif
+
+# What `make test` tests, and how long one package may take.
+PKG     ?= ./...
+TIMEOUT ?= 20m
+
+##@ Use
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} \
+		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/connect, one static binary
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(CONNECT) ./cmd/connect
+
+.PHONY: run
+run: build ## Run a pipeline: make run CONF=config/copy-exactly-once.yaml
+	@test -n "$(CONF)" || { echo "which pipeline? make run CONF=config/copy-exactly-once.yaml" >&2; exit 2; }
+	$(CONNECT) run $(CONF)
+
+.PHONY: demo
+demo: build ## Show exactly-once under kill -9, with a broker inside
+	$(CONNECT) demo
+
+##@ Check
+
+.PHONY: test
+test: $(GOTESTSUM) ## Run all tests; PKG=./cache/... for some, ARGS= for more flags
+	$(GOTESTSUM) --format pkgname --ignore-non-json-output-lines --raw-command -- \
+		tools/gotest $(RACE) -timeout $(TIMEOUT) $(ARGS) $(PKG) 2>&1
+
+.PHONY: test-crash
+test-crash: build ## Kill the binary at random moments on a real Kafka: N=100 SEED= SIGNAL=KILL|TERM STEPS= TV= SCENARIO=
+	TIDEGATE_CONNECT=$(CURDIR)/$(CONNECT) go test -count=1 -v -timeout 0 -run '^TestCrash' ./tests/crash \
+		-crash.n=$(or $(N),100) -crash.seed=$(or $(SEED),0) -crash.signal=$(or $(SIGNAL),KILL) \
+		-crash.steps=$(STEPS) -crash.tv=$(or $(TV),2) -crash.scenario=$(SCENARIO)
+
+.PHONY: test-model
+test-model: ## Visit every interleaving of the coordinator, in the large models too
+	go test -count=1 -v -timeout 0 -run '^TestNoInterleaving|^TestEachBrokenRule' ./internal/checkpoint -model.full
+
+.PHONY: lint
+lint: $(LINTER) build ## Look for what the tests do not see
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
+		test -z "$$unformatted" || { echo "not formatted, make fmt does it:" $$unformatted >&2; exit 1; }
+	go vet ./...
+	$(LINTER) run ./...
+	@set -- config/*.yaml; test ! -e "$$1" || { echo "$(CONNECT) lint $$*"; $(CONNECT) lint "$$@"; }
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz test for a while: FUZZTIME=30s
+	@go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | while read -r pkg; do \
+		for name in $$(go test -list '^Fuzz' "$$pkg" | grep '^Fuzz' || true); do \
+			echo "$$pkg $$name"; go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(or $(FUZZTIME),30s) "$$pkg"; \
+		done; \
+	done
+
+.PHONY: bench
+bench: ## Run the benchmarks: BENCH=regexp
+	go test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem $(PKG)
+
+##@ Tidy
+
+.PHONY: fmt
+fmt: $(LINTER) ## Format the code
+	$(LINTER) fmt ./...
+
+.PHONY: clean
+clean: ## Remove what the other targets made
+	rm -rf bin
+
+# The tools are pinned in a module of their own, so that nothing they need enters ours.
+$(TOOLS)/%: tools/go.mod tools/go.sum
+	@mkdir -p $(TOOLS)
+	go build -C tools -o ../$@ "$$(cd tools && go list -f '{{.ImportPath}}' tool | grep '/$*$$')"
+	@touch $@
