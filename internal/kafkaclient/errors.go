@@ -158,5 +158,7 @@ var causes = []cause{
 		return ok && op.Op == "dial" && op.Timeout()
 	}, "no answer at all: a firewall drops packets, or the address is wrong"},
 	{is(kerr.UnknownTopicOrPartition), "the topic does not exist, or the principal may not describe it"},
+	{is(kerr.UnknownMemberID, kerr.IllegalGeneration, kerr.RebalanceInProgress),
+		"the group has members: another application consumes with the same group"},
 	{is(kerr.UnsupportedVersion), "the broker is too old for this request"},
 }

@@ -7,7 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidegate/tidegate/internal/checkpoint"
 	"github.com/tidegate/tidegate/internal/kafkaclient"
@@ -39,26 +40,29 @@ func (r *Reader) CommitOffsets(ctx context.Context, positions checkpoint.SourceS
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	var os kadm.Offsets
-	mark := r.mark()
-	for _, s := range positions.Splits {
-		if r.cfg.Subscription.Contains(s.Topic) {
-			os.Add(kadm.Offset{
-				Topic: s.Topic, Partition: s.Partition, At: s.Offset, LeaderEpoch: s.LeaderEpoch, Metadata: mark})
-		}
-	}
-	if len(os) == 0 {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(r.stopped, cancel)()
+	req := r.commitRequest(positions)
+	if len(req.Topics) == 0 {
 		return nil
 	}
 	err := retry(ctx, r.log, fmt.Sprintf("committing offsets to group %q", r.cfg.Group), func(ctx context.Context) error {
 		if r.commits.newest.Load() != n {
 			return errSuperseded
 		}
-		resp, err := kadm.NewClient(r.admin).CommitOffsets(ctx, r.cfg.Group, os)
+		resp, err := req.RequestWith(ctx, r.admin)
 		if err != nil {
 			return err
 		}
-		return resp.Error()
+		for _, t := range resp.Topics {
+			for _, p := range t.Partitions {
+				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+					return fmt.Errorf("partition %d of topic %q: %w", p.Partition, topicName(t, positions), err)
+				}
+			}
+		}
+		return nil
 	})
 	switch {
 	case err == nil:
@@ -70,6 +74,39 @@ func (r *Reader) CommitOffsets(ctx context.Context, positions checkpoint.SourceS
 			"group's lag is out of date until the next checkpoint", "group", r.cfg.Group, "err", err)
 	}
 	return err
+}
+
+// commitRequest has no member and no generation: the broker takes it while the group has no members.
+func (r *Reader) commitRequest(positions checkpoint.SourceState) *kmsg.OffsetCommitRequest {
+	req := kmsg.NewPtrOffsetCommitRequest()
+	req.Group = r.cfg.Group
+	mark := r.mark()
+	topic := -1
+	for _, s := range positions.Splits { // sorted by topic
+		if !r.cfg.Subscription.Contains(s.Topic) {
+			continue
+		}
+		if topic < 0 || req.Topics[topic].Topic != s.Topic {
+			rt := kmsg.NewOffsetCommitRequestTopic()
+			rt.Topic, rt.TopicID = s.Topic, s.TopicID
+			req.Topics = append(req.Topics, rt)
+			topic = len(req.Topics) - 1
+		}
+		rp := kmsg.NewOffsetCommitRequestTopicPartition()
+		rp.Partition, rp.Offset, rp.LeaderEpoch, rp.Metadata = s.Partition, s.Offset, s.LeaderEpoch, &mark
+		req.Topics[topic].Partitions = append(req.Topics[topic].Partitions, rp)
+	}
+	return req
+}
+
+// topicName finds the name of a topic that newer brokers answer with its id alone.
+func topicName(t kmsg.OffsetCommitResponseTopic, positions checkpoint.SourceState) string {
+	for _, s := range positions.Splits {
+		if t.Topic == "" && s.TopicID == t.TopicID {
+			return s.Topic
+		}
+	}
+	return t.Topic
 }
 
 // mark is the metadata of a commit: `tidegate/1 <store uuid> <stream id> <unix ms>`, with a dash for what is empty.

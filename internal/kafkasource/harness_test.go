@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -289,10 +290,19 @@ func (b *broker) endOffset(topic string, partition int32) int64 {
 	return o.Offset
 }
 
-// committed are the group's committed offsets of a topic, as "partition:offset metadata".
+// awaitEnd waits for the markers of ended transactions, which the coordinator writes after it has answered.
+func (b *broker) awaitEnd(topic string, end int64) {
+	b.t.Helper()
+	require.Eventually(b.t, func() bool { return b.endOffset(topic, 0) == end }, patience, 10*time.Millisecond)
+}
+
+// committed are the group's committed offsets of a topic, by partition.
 func (b *broker) committed(group, topic string) []kadm.Offset {
 	b.t.Helper()
 	resp, err := b.admin.FetchOffsets(b.t.Context(), group)
+	if errors.Is(err, kerr.GroupIDNotFound) {
+		return nil
+	}
 	require.NoError(b.t, err)
 	var out []kadm.Offset
 	resp.Each(func(o kadm.OffsetResponse) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -65,8 +66,6 @@ type fetchError struct {
 	partition int32
 	err       error
 	pos       checkpoint.Split
-	logStart  int64
-	highWater int64
 }
 
 // accept takes the records of a poll for the next emit, and returns its errors.
@@ -74,7 +73,7 @@ func (a *attempt) accept(fetches kgo.Fetches, readCommitted bool) (failed []fetc
 	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
 		s := a.byPart[p.Topic][p.Partition]
 		if p.Err != nil {
-			fe := fetchError{topic: p.Topic, partition: p.Partition, err: p.Err, logStart: p.LogStartOffset, highWater: p.HighWatermark}
+			fe := fetchError{topic: p.Topic, partition: p.Partition, err: p.Err}
 			if s != nil {
 				fe.pos = s.pos
 			}
@@ -124,12 +123,11 @@ func (r *Reader) reportFetchErrors(ctx context.Context, a *attempt, failed []fet
 		case errors.Is(f.err, kerr.OffsetOutOfRange):
 			// A new attempt would begin at the same position, or an earlier one. Nothing is skipped unless the config
 			// says so, and that is asked when the source starts.
-			end := f.highWater
 			r.seat.Fatal(&offsets.OutOfRangeError{
 				Of: "a position that is being read is",
 				WayOut: "start again: checkpoint.on_restore_out_of_range says then whether the source fails (fail) or reads " +
 					"on from the first record that is left (earliest)",
-				Partitions: []offsets.OutOfRange{{Partition: at, Offset: f.pos.Offset, Start: f.logStart, End: end}},
+				Partitions: []offsets.OutOfRange{r.outOfRange(ctx, at, f.pos.Offset)},
 			})
 			return
 		case isDataLoss:
@@ -153,6 +151,21 @@ func (r *Reader) reportFetchErrors(ctx context.Context, a *attempt, failed []fet
 			r.seat.Failed(a.tag, fmt.Errorf("fetching %v at offset %d: %w", at, f.pos.Offset, kafkaclient.WithCause(f.err)))
 		}
 	}
+}
+
+// rangeTimeout bounds the question for a log's range, whose answer only makes an error's text better.
+const rangeTimeout = 5 * time.Second
+
+// outOfRange adds the log's range, which the answer to a fetch out of range does not hold.
+func (r *Reader) outOfRange(ctx context.Context, at splits.Partition, offset int64) offsets.OutOfRange {
+	ctx, cancel := context.WithTimeout(ctx, rangeTimeout)
+	defer cancel()
+	out := offsets.OutOfRange{Partition: at, Offset: offset, Start: -1, End: -1}
+	answers, err := offsets.Fetch(ctx, r.cluster(), offsets.Needs{Earliest: true, Latest: true}, []splits.Partition{at})
+	if err == nil {
+		out.Start, out.End = answers.Earliest[at].Offset, answers.Latest[at].Offset
+	}
+	return out
 }
 
 // isTooLarge tells whether a batch is larger, unpacked, than the client takes: it will be so the next time.

@@ -30,7 +30,8 @@ func noCommittedOffset(group string, parts []splits.Partition) error {
 // OutOfRange is a position that is not within the log of its partition.
 type OutOfRange struct {
 	splits.Partition
-	// Offset is the position, Start and End the log's first offset and the end up to which the position would be valid.
+	// Offset is the position, Start and End the log's first offset and the end up to which the position would be valid;
+	// -1 where they are not known.
 	Offset, Start, End int64
 }
 
@@ -39,10 +40,13 @@ type OutOfRange struct {
 func (o OutOfRange) Skipped() int64 { return max(0, o.Start-o.Offset) }
 
 func (o OutOfRange) String() string {
-	if o.Offset < o.Start {
+	switch {
+	case o.Offset < o.Start:
 		return fmt.Sprintf("%v at %d, log starts at %d", o.Partition, o.Offset, o.Start)
+	case o.Offset > o.End && o.End >= 0:
+		return fmt.Sprintf("%v at %d, log ends at %d", o.Partition, o.Offset, o.End)
 	}
-	return fmt.Sprintf("%v at %d, log ends at %d", o.Partition, o.Offset, o.End)
+	return fmt.Sprintf("%v at %d", o.Partition, o.Offset)
 }
 
 func sortOutOfRange(outside []OutOfRange) {

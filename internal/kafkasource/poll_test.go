@@ -1,0 +1,58 @@
+package kafkasource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+func TestErrorsOfAFetchAreNeverPassedOver(t *testing.T) {
+	const passed, failed, fatal = "passed over", "failed", "fatal"
+	for name, tc := range map[string]struct {
+		topic string
+		err   error
+		want  string
+		text  string
+	}{
+		"end of the poll":             {"", context.DeadlineExceeded, passed, ""},
+		"interrupted poll":            {"", context.Canceled, passed, ""},
+		"closed client":               {"", kgo.ErrClientClosed, passed, ""},
+		"the client tries again":      {"a", kerr.NotLeaderForPartition, passed, ""},
+		"connection lost":             {"a", io.EOF, passed, ""},
+		"no ACL":                      {"a", kerr.TopicAuthorizationFailed, fatal, "a source needs Read and Describe"},
+		"out of range":                {"a", kerr.OffsetOutOfRange, fatal, "checkpoint.on_restore_out_of_range"},
+		"log cut":                     {"a", &kgo.ErrDataLoss{Topic: "a", ConsumedTo: 9, ResetTo: 4}, fatal, "a-0 at 9, log ends at 4"},
+		"batch too large":             {"a", &kgo.ErrDecompressTooLarge{Topic: "a"}, fatal, "fetching a-0"},
+		"topic id unknown, but there": {"a", kerr.UnknownTopicID, failed, "UNKNOWN_TOPIC_ID"},
+		"corrupt batch":               {"a", errors.New("encoded crc does not match"), failed, "fetching a-0 at offset 0: encoded crc"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := fakeBroker(t, 1, "a")
+			s := newSource(t, baseConfig(b.servers, "a"))
+			s.resolve(nil)
+			s.mu.Lock()
+			a := s.att
+			errs := a.accept(kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: tc.topic, Partitions: []kgo.FetchPartition{{Err: tc.err}}}}}}, false)
+			s.mu.Unlock()
+			s.reportFetchErrors(t.Context(), a, errs)
+			switch tc.want {
+			case passed:
+				require.Empty(t, errs)
+			case failed:
+				f := receive(t, s.seat.failed, "the failure")
+				require.Equal(t, tag(1), f.tag)
+				require.ErrorContains(t, f.cause, tc.text)
+			case fatal:
+				require.ErrorContains(t, receive(t, s.seat.fatal, "the end"), tc.text)
+			}
+			require.Empty(t, s.seat.failed, fmt.Sprint(tc.want))
+			require.Empty(t, s.seat.fatal, fmt.Sprint(tc.want))
+		})
+	}
+}
