@@ -31,6 +31,12 @@ const (
 	phaseDead
 )
 
+func (p phase) String() string {
+	return [...]string{
+		"new", "verify", "settle", "resolve", "first record", "init ids", "running", "restart", "stopped", "dead",
+	}[p]
+}
+
 // maxRecordTries bounds how often the record of a recovery or of a restart is tried. Without it the process cannot go
 // on, and a process that was started anew may have better luck with its disk.
 const maxRecordTries = 3

@@ -7,13 +7,15 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/tidegate/tidegate/internal/killpoint"
 )
 
 // handle gives the Machine an event and begins what it asks for, in order.
 func (r *run) handle(ev Event) {
-	r.stream.opts.Logger.Debug("checkpoint event", "event", ev.String())
+	killpoint.Hit(r.m.phase, "event", ev)
 	for _, a := range slices.Clone(r.m.Step(ev)) {
-		r.stream.opts.Logger.Debug("checkpoint action", "action", a.String())
+		killpoint.Hit(r.m.phase, "action", a)
 		r.perform(a)
 	}
 	r.stream.mu.Lock()
