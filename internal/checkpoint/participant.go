@@ -84,7 +84,8 @@ func TagFrom(ctx context.Context) (Tag, bool) {
 // Store keeps the records of one stream, newest last. A cache of package cache fulfils it.
 type Store interface {
 	// Latest returns the newest record by number, after making it durable once more: what is visible after a kill may
-	// not survive a power cut. It returns ErrNoRecord where there is none. It never falls back to an older one.
+	// not survive a power cut. It returns ErrNoRecord where there is none, and with it the highest number that was ever
+	// used. It never falls back to an older one.
 	Latest(ctx context.Context) (number uint64, data []byte, err error)
 	// Put writes a record under a number higher than any before and returns nil only when it would survive a power
 	// cut. An error that wraps ErrNotWritten says that nothing was left behind; after any other the outcome is unknown.

@@ -69,12 +69,13 @@ func (r *run) begin(attempt uint64) {
 		defer close(r.ended)
 		defer r.work.Wait()
 		defer r.cancel()
-		newest, err := r.load()
+		newest, highest, err := r.load()
 		if err != nil {
 			r.die(err)
 			return
 		}
 		r.m = r.machine(newest, attempt)
+		r.m.nextRecord = max(r.m.nextRecord, highest+1)
 		r.logRestored(newest)
 		r.handle(Begin{})
 		r.loop()
@@ -102,7 +103,8 @@ func (r *run) seats() []*Seat {
 	return slices.Clone(r.build.seats)
 }
 
-func (r *run) load() (*Record, error) {
+// load returns the newest record, nil where there is none, and the highest number that was ever used.
+func (r *run) load() (*Record, uint64, error) {
 	var open func(context.Context) (Store, error)
 	for _, s := range r.seats() {
 		if s.source != nil && s.source.OpenStore != nil {
@@ -110,29 +112,29 @@ func (r *run) load() (*Record, error) {
 		}
 	}
 	if open == nil {
-		return nil, errors.New("checkpoint.store is not set")
+		return nil, 0, errors.New("checkpoint.store is not set")
 	}
 	store, err := open(r.ctx)
 	if err != nil {
-		return nil, fmt.Errorf("opening checkpoint.store: %w", err)
+		return nil, 0, fmt.Errorf("opening checkpoint.store: %w", err)
 	}
 	r.store = store
 	number, data, err := store.Latest(r.ctx)
 	if errors.Is(err, ErrNoRecord) {
-		return nil, nil
+		return nil, number, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the newest checkpoint record from %s: %w", store.Describe(), err)
+		return nil, 0, fmt.Errorf("reading the newest checkpoint record from %s: %w", store.Describe(), err)
 	}
 	rec, err := DecodeRecord(data)
 	if err == nil && rec.Number != number {
 		err = fmt.Errorf("%w: it says it is number %d", ErrRecordDamaged, rec.Number)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("newest checkpoint record %d in %s: %w; an older one is never used in its place, since "+
+		return nil, 0, fmt.Errorf("newest checkpoint record %d in %s: %w; an older one is never used in its place, since "+
 			"it could lose or double records", number, store.Describe(), err)
 	}
-	return rec, nil
+	return rec, number, nil
 }
 
 // loop takes events until the run is stopped.

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -25,8 +26,8 @@ type memStore struct {
 func (s *memStore) Latest(context.Context) (uint64, []byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.newest == 0 {
-		return 0, nil, ErrNoRecord
+	if len(s.records) == 0 {
+		return s.newest, nil, ErrNoRecord
 	}
 	return s.newest, s.records[s.newest], nil
 }
@@ -42,6 +43,9 @@ func (s *memStore) Put(_ context.Context, n uint64, data []byte) error {
 	defer s.mu.Unlock()
 	if s.putErr != nil {
 		return s.putErr
+	}
+	if n <= s.newest {
+		return fmt.Errorf("%w: number %d is not above %d", ErrNotWritten, n, s.newest)
 	}
 	if s.records == nil {
 		s.records = map[uint64][]byte{}
@@ -60,7 +64,7 @@ func (s *memStore) record(t *testing.T) *Record {
 
 func (s *memStore) Numbers(context.Context) ([]uint64, error)       { return nil, nil }
 func (s *memStore) Get(_ context.Context, _ uint64) ([]byte, error) { return nil, ErrNoRecord }
-func (s *memStore) DeleteAll(context.Context) error                 { s.newest = 0; return nil }
+func (s *memStore) DeleteAll(context.Context) error                 { s.records = nil; return nil }
 func (s *memStore) Describe() string                                { return "test store" }
 func (s *memStore) open(context.Context) (Store, error)             { return s, nil }
 func (s *memStore) hold()                                           { s.mu.Lock(); s.gate = make(chan struct{}); s.mu.Unlock() }
@@ -231,6 +235,24 @@ func TestRunningStreamCommitsEachInterval(t *testing.T) {
 		assert.EqualValues(t, 7, b.src.committed)
 		assert.Empty(t, b.store.record(t).Entries, "after a stop the newest record names no transaction")
 		assert.EqualValues(t, 7, b.store.record(t).Positions[0].Splits[0].Offset)
+		assert.Empty(t, b.fatal)
+	})
+}
+
+func TestDeletedRecordsDoNotGiveTheirNumbersBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		cfg := benchConfig
+		cfg.DeleteOnStop = true
+		for range 2 {
+			b.declare(&cfg, Pool{Prefix: "p", Size: 3})
+			srcErr, sinkErr := b.join()
+			require.NoError(t, errors.Join(srcErr, sinkErr))
+			b.move(5)
+			b.stop()
+			assert.Empty(t, b.store.records)
+			assert.EqualValues(t, 5, b.src.committed, "the group has the position before the record goes")
+		}
 		assert.Empty(t, b.fatal)
 	})
 }
