@@ -57,6 +57,8 @@ var rooms = []room{
 	{path: "internal/format", kind: core, level: 10},
 	{path: "internal/headerexpr", kind: core, level: 10},
 	{path: "internal/checkpoint", kind: core, level: 5},
+	{path: "internal/killpoint", kind: core, level: 1},
+	{path: "internal/child", kind: core, level: 1},
 	{path: "tests", kind: witness, level: 100, apart: true},
 	{path: "bench", kind: edge, level: 100, apart: true},
 }

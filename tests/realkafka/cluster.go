@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tidegate/tidegate/internal/child"
 )
 
 //go:embed log4j2.properties
@@ -41,7 +43,7 @@ type Cluster struct {
 	external []string
 
 	mu      sync.Mutex
-	brokers []*process // guarded by mu; nil where a broker is not running
+	brokers []*child.Process // guarded by mu; nil where a broker is not running
 }
 
 // StartProcess starts a cluster that keeps its files in a folder, for callers that are no tests. The context bounds the
@@ -55,7 +57,7 @@ func StartProcess(ctx context.Context, options Options, dir string) (*Cluster, e
 	c := &Cluster{
 		options: options, java: java, dir: dir, id: newClusterID(),
 		logConfig: filepath.Join(dir, "log4j2.properties"),
-		brokers:   make([]*process, options.Brokers),
+		brokers:   make([]*child.Process, options.Brokers),
 	}
 	if err := c.start(ctx); err != nil {
 		c.Close()
@@ -117,7 +119,7 @@ func (c *Cluster) format(ctx context.Context, i int) error {
 // startBroker starts broker i and returns when it answers, counts itself in and sees at least want live brokers.
 func (c *Cluster) startBroker(ctx context.Context, i, want int) error {
 	args := c.java.args("INFO", c.logConfig, c.options.JVM, "kafka.Kafka", c.propertiesFile(i))
-	p, err := startProcess(exec.Command(c.java.binary, args...), c.LogFile(i))
+	p, err := child.Start(exec.Command(c.java.binary, args...), c.LogFile(i))
 	if err != nil {
 		return fmt.Errorf("starting broker %d: %w", i, err)
 	}
@@ -154,7 +156,7 @@ func (c *Cluster) Kill(i int) error {
 	if err != nil {
 		return err
 	}
-	p.kill()
+	p.Kill()
 	return nil
 }
 
@@ -164,15 +166,15 @@ func (c *Cluster) Stop(i int) error {
 	if err != nil {
 		return err
 	}
-	p.signal(syscall.SIGTERM)
-	p.signal(syscall.SIGCONT) // a paused broker would not act on the SIGTERM
+	p.Signal(syscall.SIGTERM)
+	p.Signal(syscall.SIGCONT) // a paused broker would not act on the SIGTERM
 	timer := time.NewTimer(stopLimit)
 	defer timer.Stop()
 	select {
-	case <-p.done:
+	case <-p.Done():
 		return nil
 	case <-timer.C:
-		p.kill()
+		p.Kill()
 		return c.report(fmt.Errorf("stopping broker %d: it did not end within %s by SIGTERM, so it was killed%s",
 			i, stopLimit, c.logTail(i)))
 	}
@@ -182,7 +184,7 @@ func (c *Cluster) Stop(i int) error {
 func (c *Cluster) Pause(i int) error {
 	p, err := c.running("pausing", i)
 	if err == nil {
-		p.signal(syscall.SIGSTOP)
+		p.Signal(syscall.SIGSTOP)
 	}
 	return err
 }
@@ -191,7 +193,7 @@ func (c *Cluster) Pause(i int) error {
 func (c *Cluster) Continue(i int) error {
 	p, err := c.running("continuing", i)
 	if err == nil {
-		p.signal(syscall.SIGCONT)
+		p.Signal(syscall.SIGCONT)
 	}
 	return err
 }
@@ -219,7 +221,7 @@ func (c *Cluster) Restart(i int) error {
 func (c *Cluster) Running(i int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.external != nil || c.brokers[i] != nil && !c.brokers[i].ended()
+	return c.external != nil || c.brokers[i] != nil && !c.brokers[i].Ended()
 }
 
 // Close ends every broker by SIGKILL and gives the ports back. The files stay; the folder is the caller's.
@@ -228,7 +230,7 @@ func (c *Cluster) Close() {
 	defer c.mu.Unlock()
 	for _, p := range c.brokers {
 		if p != nil {
-			p.kill()
+			p.Kill()
 		}
 	}
 	for _, e := range c.endpoints {
@@ -239,13 +241,13 @@ func (c *Cluster) Close() {
 }
 
 // running returns the process of broker i, or an error that says what was to be done with it.
-func (c *Cluster) running(doing string, i int) (*process, error) {
+func (c *Cluster) running(doing string, i int) (*child.Process, error) {
 	if c.external != nil {
 		return nil, c.notOurs(doing)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p := c.brokers[i]; p != nil && !p.ended() {
+	if p := c.brokers[i]; p != nil && !p.Ended() {
 		return p, nil
 	}
 	return nil, c.report(fmt.Errorf("%s broker %d: it is not running%s", doing, i, c.logTail(i)))

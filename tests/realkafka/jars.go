@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"strconv"
 	"sync"
+
+	"github.com/tidegate/tidegate/internal/child"
 )
 
 //go:embed pom.xml
@@ -129,6 +131,6 @@ func fetchJars(ctx context.Context, work, libs string) error {
 func runBound(cmd *exec.Cmd) ([]byte, error) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	err := runTied(cmd)
+	err := child.Run(cmd)
 	return out.Bytes(), err
 }

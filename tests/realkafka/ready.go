@@ -1,18 +1,18 @@
 package realkafka
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tidegate/tidegate/internal/child"
 )
 
 // awaitReady waits until broker i answers, counts itself among the live brokers and sees at least want of them.
-func (c *Cluster) awaitReady(ctx context.Context, p *process, i, want int) error {
+func (c *Cluster) awaitReady(ctx context.Context, p *child.Process, i, want int) error {
 	addr := c.endpoints[i].clientAddr()
 	client, err := kgo.NewClient(kgo.SeedBrokers(addr))
 	if err != nil {
@@ -27,8 +27,8 @@ func (c *Cluster) awaitReady(ctx context.Context, p *process, i, want int) error
 			return nil
 		}
 		select {
-		case <-p.done:
-			return fmt.Errorf("broker %d has ended: %w%s", i, p.err, c.logTail(i))
+		case <-p.Done():
+			return fmt.Errorf("broker %d has ended: %w%s", i, p.Err(), c.logTail(i))
 		case <-ctx.Done():
 			return fmt.Errorf("broker %d at %s is not ready (%w): %w%s", i, addr, ctx.Err(), err, c.logTail(i))
 		case <-tick.C:
@@ -62,13 +62,4 @@ func ready(ctx context.Context, client *kgo.Client, node, want int) error {
 }
 
 // logTail is the end of broker i's log, to be appended to an error.
-func (c *Cluster) logTail(i int) string {
-	const lines = 40
-	text, err := os.ReadFile(c.LogFile(i))
-	if err != nil {
-		return fmt.Sprintf(" (reading its log: %v)", err)
-	}
-	all := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
-	tail := all[max(0, len(all)-lines):]
-	return fmt.Sprintf("\n--- end of %s\n%s\n---", c.LogFile(i), bytes.Join(tail, []byte("\n")))
-}
+func (c *Cluster) logTail(i int) string { return child.Tail(c.LogFile(i), 40) }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+
+	"github.com/tidegate/tidegate/internal/child"
 )
 
 // Tool runs one of Kafka's own command line tools by its class, such as "org.apache.kafka.tools.TopicCommand", and
@@ -28,7 +30,7 @@ func (j java) run(ctx context.Context, logConfig, class string, args ...string) 
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, j.binary, j.args("WARN", logConfig, defaultJVM, class, args...)...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := runTied(cmd); err != nil {
+	if err := child.Run(cmd); err != nil {
 		return out.String(), fmt.Errorf("%w\n%s%s", err, out.String(), errs.String())
 	}
 	return out.String(), nil
