@@ -55,7 +55,7 @@ func runBroker(ctx context.Context, out io.Writer, port int, topics []string) er
 	defer broker.Close()
 	fmt.Fprintf(out, "Embedded Kafka broker, everything in memory, until Ctrl-C.\n  bootstrap server  %s\n", broker.Addrs()[0])
 	for _, t := range parsed {
-		fmt.Fprintf(out, "  topic             %s (%d partitions)\n", t.Name, t.Partitions)
+		fmt.Fprintf(out, "  topic             %s:%d\n", t.Name, t.Partitions)
 	}
 	fmt.Fprintln(out, "  other topics      created with one partition when a client asks for them")
 	<-ctx.Done()

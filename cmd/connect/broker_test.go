@@ -56,7 +56,7 @@ func TestBrokerServesItsTopicsUntilASignal(t *testing.T) {
 				require.NoError(t, err, printed.String())
 				printed.Write(line)
 			}
-			require.Regexp(t, `topic +orders \(4 partitions\)\n +topic +clean \(1 partitions\)\n`, printed.String())
+			require.Regexp(t, `topic +orders:4\n +topic +clean:1\n`, printed.String())
 			addr := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(printed.String())
 			cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
 			require.NoError(t, err)

@@ -7,9 +7,12 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
+	"github.com/tidegate/tidegate/internal/child"
 	"github.com/tidegate/tidegate/internal/devbroker"
 )
 
@@ -119,7 +122,7 @@ func (d *demo) run(ctx context.Context) error {
 
 	if err := d.superviseWatched(ctx); err != nil {
 		d.progress.end()
-		return fmt.Errorf("%w\nThe last lines of the pipeline's log:\n%s", err, lastLines(d.log, logTail))
+		return fmt.Errorf("%w%s", err, child.Tail(d.log, logTail))
 	}
 	d.progress.show(d.status("done"))
 	d.progress.end()
@@ -159,7 +162,8 @@ func (d *demo) superviseWatched(ctx context.Context) error {
 // supervise starts the pipeline, kills it as planned, starts it again, and returns when it ended by itself.
 func (d *demo) supervise(ctx context.Context, plan []kill, failed <-chan error) error {
 	for {
-		c, err := startChild(append(d.Command, d.conf), d.log)
+		args := append(slices.Clone(d.Command), d.conf)
+		pipeline, err := child.Start(exec.Command(args[0], args[1:]...), d.log)
 		if err != nil {
 			return err
 		}
@@ -167,7 +171,7 @@ func (d *demo) supervise(ctx context.Context, plan []kill, failed <-chan error) 
 		if d.kills < len(plan) {
 			next = &plan[d.kills]
 		}
-		killed, err := d.accompany(ctx, c, next, failed)
+		killed, err := d.accompany(ctx, pipeline, next, failed)
 		if err != nil {
 			return err
 		}
@@ -180,14 +184,8 @@ func (d *demo) supervise(ctx context.Context, plan []kill, failed <-chan error) 
 
 // accompany stays with one run until it is over. It returns true where the run was killed as planned, and never leaves
 // a process behind.
-func (d *demo) accompany(ctx context.Context, c *child, next *kill, failed <-chan error) (killed bool, err error) {
-	ended := false
-	defer func() {
-		if !ended {
-			err = errors.Join(err, c.kill())
-			<-c.done
-		}
-	}()
+func (d *demo) accompany(ctx context.Context, pipeline *child.Process, next *kill, failed <-chan error) (killed bool, err error) {
+	defer pipeline.Kill()
 	strike := stoppedTimer()
 	defer strike.Stop()
 	stall := time.NewTimer(d.Stall)
@@ -203,14 +201,11 @@ func (d *demo) accompany(ctx context.Context, c *child, next *kill, failed <-cha
 	planned, struck := next != nil, false
 	for arm(); ; {
 		select {
-		case result := <-c.done:
-			ended = true
-			return d.judgeEnd(result, planned, struck)
+		case <-pipeline.Done():
+			return d.judgeEnd(pipeline.Err(), planned, struck)
 		case <-strike.C:
 			struck = true
-			if err := c.kill(); err != nil {
-				return false, err
-			}
+			pipeline.Kill()
 		case <-d.watch.grown:
 			stall.Reset(d.Stall)
 			arm()

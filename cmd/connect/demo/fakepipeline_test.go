@@ -38,8 +38,6 @@ func fakePipeline(mode, confPath string) error {
 		return errors.New("this pipeline is out of order")
 	case "hanging":
 		select {}
-	case "parent":
-		return parentOfHanging()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -143,21 +141,6 @@ func commit(ctx context.Context, cl *kgo.Client) error {
 		return err
 	}
 	return cl.EndTransaction(ctx, kgo.TryCommit)
-}
-
-// parentOfHanging starts a child that hangs, tells its process id, and waits to be killed.
-func parentOfHanging() error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	os.Setenv(asFake, "hanging")
-	c, err := startChild([]string{self}, os.DevNull)
-	if err != nil {
-		return err
-	}
-	fmt.Println(c.process.Pid)
-	return <-c.done
 }
 
 // fakeCommand runs this test binary as a fake pipeline.
