@@ -1,0 +1,121 @@
+package kafkaflinksource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/redpanda-data/benthos/v4/public/service"
+
+	"github.com/tidegate/tidegate/cache"
+	"github.com/tidegate/tidegate/internal/benthosx"
+	"github.com/tidegate/tidegate/internal/checkpoint"
+	"github.com/tidegate/tidegate/internal/kafkaclient"
+	"github.com/tidegate/tidegate/internal/kafkasource"
+)
+
+const (
+	// reconnectWait is how long Benthos waits before it tries a cluster again that does not answer.
+	reconnectWait = 2 * time.Second
+	// failedWait follows an error that is final: the process is ending, and the cause is logged once.
+	failedWait = time.Minute
+)
+
+// input is the Benthos side of a source.
+type input struct {
+	reader   *kafkasource.Reader
+	seat     *checkpoint.Seat
+	messages *messages
+}
+
+// newInput parses and declares, and has no other effect: Benthos builds inputs that it never starts.
+func newInput(conf *service.ParsedConfig, res *service.Resources) (service.BatchInput, error) {
+	if path := res.Path(); len(path) > 0 && path[0] == "input_resources" {
+		return nil, fmt.Errorf("input_resources %q: a kafka_flink_source cannot be a resource, since a resource belongs to no "+
+			"stream and has no checkpoints; write it under input", res.Label())
+	}
+	cfg, err := parseConfig(conf)
+	if err != nil {
+		return nil, err
+	}
+	var storeID atomic.Value
+	seat, err := benthosx.StreamOf(res).DeclareSource(checkpoint.SourceDeclaration{
+		Key:        benthosx.ComponentKey(res),
+		Checkpoint: &cfg.checkpoint,
+		OpenStore: func(ctx context.Context) (checkpoint.Store, error) {
+			store, err := cache.OpenStore(ctx, res, cfg.store, res.StreamID(), cfg.retained)
+			if err != nil {
+				return nil, err
+			}
+			storeID.Store(store.StoreID())
+			return store, nil
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	cfg.reader.Key = seat.Key()
+	cfg.reader.StreamID = res.StreamID()
+	cfg.reader.StoreID = func() string { id, _ := storeID.Load().(string); return id }
+	cfg.reader.Logger = benthosx.Logger(res)
+	cfg.reader.Metrics = metrics(res.Metrics())
+	reader, err := kafkasource.New(cfg.reader, seat)
+	if err != nil {
+		return nil, err
+	}
+	return &input{reader: reader, seat: seat, messages: newMessages(cfg.metadata)}, nil
+}
+
+// metrics are the source's own; Benthos counts what is received.
+func metrics(m *service.Metrics) kafkasource.Metrics {
+	counter := func(name string) func(int64) {
+		c := m.NewCounter(name)
+		return func(n int64) { c.Incr(n) }
+	}
+	return kafkasource.Metrics{
+		CommitsSucceeded:   counter("kafka_source_commits_succeeded"),
+		CommitsFailed:      counter("kafka_source_commits_failed"),
+		RestoredOutOfRange: counter("kafka_source_restored_out_of_range_partitions"),
+		SkippedOffsets:     counter("kafka_source_skipped_offsets"),
+		NackedRecords:      counter("kafka_source_nacked_records"),
+	}
+}
+
+// Connect reaches the cluster, then waits until the stream has recovered and says where to begin.
+func (in *input) Connect(ctx context.Context) error {
+	err := in.reader.Connect(ctx)
+	if kafkaclient.Classify(err) == kafkaclient.ClassAuthorisation {
+		// Rule 13: what the cluster refuses it will refuse again.
+		in.seat.Fatal(err)
+		return service.NewErrBackOff(err, failedWait)
+	}
+	if err != nil {
+		return service.NewErrBackOff(err, reconnectWait)
+	}
+	err = in.seat.JoinSource(ctx, in.reader)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	return service.NewErrBackOff(err, failedWait)
+}
+
+// ReadBatch returns the next batch. Its context ends at a soft stop.
+func (in *input) ReadBatch(ctx context.Context) (service.MessageBatch, service.AckFunc, error) {
+	batch, err := in.reader.Next(ctx)
+	switch {
+	case errors.Is(err, kafkasource.ErrEndOfInput), errors.Is(err, kafkasource.ErrClosed):
+		return nil, nil, service.ErrEndOfInput
+	case err != nil:
+		return nil, nil, err
+	}
+	ack := func(ctx context.Context, err error) error {
+		batch.Ack(ctx, err)
+		return nil
+	}
+	return in.messages.build(batch.Tag, batch.Records), ack, nil
+}
+
+// Close runs the last checkpoint, if this is a graceful stop: the output is still alive.
+func (in *input) Close(ctx context.Context) error { return in.reader.Close(ctx) }

@@ -1,0 +1,219 @@
+package kafkaflinksource
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+
+	"github.com/redpanda-data/benthos/v4/public/service"
+
+	"github.com/tidegate/tidegate/internal/benthosx"
+	"github.com/tidegate/tidegate/internal/offsets"
+)
+
+//go:embed kafka_flink_source.md
+var description string
+
+func init() {
+	service.MustRegisterBatchInput("kafka_flink_source", spec(), newInput)
+}
+
+func spec() *service.ConfigSpec {
+	return service.NewConfigSpec().
+		Version("0.1.0").
+		Categories("Services").
+		Summary("Reads Kafka topics with the semantics of the Apache Flink Kafka source: start-up modes, bounded reads and checkpoints.").
+		Description(description).
+		Fields(benthosx.ConnectionFields()...).
+		Fields(
+			topicsField(),
+			service.NewStringField(fieldGroupID).Default("").
+				Description("The consumer group whose committed offsets `startup.mode: group-offsets` starts from, and to which "+
+					"positions are committed for monitoring. The source is never a member of the group. Without a group nothing is committed.").
+				Example("orders-copy"),
+			service.NewStringField(fieldClientIDPrefix).Default("").Advanced().
+				Description("Begins the client ids that the brokers see. Default: the group id, else `tidegate-` and the component's label or path."),
+			startupField(),
+			boundedField(),
+			service.NewStringAnnotatedEnumField(fieldIsolationLevel, map[string]string{
+				readUncommitted: "All records, also those of open and aborted transactions. Kafka's default.",
+				readCommitted:   "Only records outside of transactions and in committed ones. For topics that are written with transactions.",
+			}).Default(readUncommitted).Description("Which records of transactional topics are read."),
+			metadataField(),
+			checkpointField(),
+			boolField(fieldCommitOffsets, fieldCommitOffsets, true,
+				"Whether the positions of every completed checkpoint are committed to the consumer group, true or false. What is "+
+					"delivered never depends on them."),
+		).
+		LintRule(wholeRule).
+		Example("Copy a topic exactly once", "What consumers with `isolation.level=read_committed` see of the copy has no gaps and no repeats, whenever the process is killed.", exampleCopy).
+		Example("Read what there is, then end", "Reads the topic up to its present end and ends the process. Restarted halfway, it goes on to the same end.", exampleBounded)
+}
+
+// wholeRule checks what no field can tell by itself, in the words of the config.
+const wholeRule = `
+let cp = this.checkpoint.or({})
+let startup = this.startup.or({})
+root = [
+  if $startup.mode.or("group-offsets").string().lowercase() == "group-offsets" && this.group_id.or("").string().trim() == "" {
+    "startup.mode is group-offsets (the default), which needs group_id; set group_id, or startup.mode to earliest-offset or latest-offset"
+  },
+  if this.topics.or([]).length() == 0 {
+    "topics names no topic"
+  },
+  if !$cp.exists("interval") {
+    "checkpoint.interval is required: this version reads with checkpoints only; set checkpoint.interval, such as 5s, and checkpoint.store"
+  } else if $cp.store.or("").string().trim() == "" {
+    "checkpoint.store is required: the label of the cache that keeps the checkpoints, one of pebble, checkpoint_file or checkpoint_memory"
+  },
+  if $cp.min_pause.or("0s").string().parse_duration().catch(0) > 0 && $cp.max_concurrent.or(1).number().catch(1) > 1 {
+    "checkpoint.min_pause and checkpoint.max_concurrent above 1 contradict each other: a pause after a checkpoint means that there is one at a time"
+  },
+].filter(lint -> lint != null)`
+
+func topicsField() *service.ConfigField {
+	return service.NewStringListField(fieldTopics).
+		Description("The topics to read, all partitions of each. They have to exist.").
+		Example([]any{"orders"}).
+		LintRule(`
+root = if this.type() == "array" {
+  if this.any(t -> t.string().trim() == "") {
+    [ "topics has an entry that is empty" ]
+  } else if this.unique().length() < this.length() {
+    [ "topics names a topic twice" ]
+  }
+}`)
+}
+
+func startupField() *service.ConfigField {
+	return service.NewObjectField(fieldStartup,
+		service.NewStringAnnotatedEnumField(fieldMode, map[string]string{
+			string(offsets.EarliestStart): "The first record each partition still has.",
+			string(offsets.LatestStart):   "What is written after the first start. The offset is resolved once, and kept: a crash before the first checkpoint skips nothing.",
+			string(offsets.GroupStart):    "The committed offsets of `group_id`.",
+		}).Default(string(offsets.GroupStart)).
+			Description("Where reading begins, by Flink's `scan.startup.mode`."),
+		service.NewStringAnnotatedEnumField(fieldOffsetReset, map[string]string{
+			string(offsets.ResetNone):     "The start-up fails and names the partitions.",
+			string(offsets.ResetEarliest): "Such a partition begins at its first record.",
+			string(offsets.ResetLatest):   "Such a partition begins at its end.",
+		}).Default(string(offsets.ResetNone)).
+			Description("What replaces a committed offset that does not exist, or that the partition no longer has (`group-offsets` only)."),
+	).Description("Where reading begins when there is no checkpoint. A checkpoint always wins.")
+}
+
+func boundedField() *service.ConfigField {
+	return service.NewObjectField(fieldBounded,
+		service.NewStringAnnotatedEnumField(fieldMode, map[string]string{
+			string(offsets.Unbounded):  "The source never ends.",
+			string(offsets.LatestStop): "The source ends at the offsets that were the ends of the partitions when it first started.",
+		}).Default(string(offsets.Unbounded)).
+			Description("Where reading ends, by Flink's `scan.bounded.mode`."),
+	).Description("Makes the source end.")
+}
+
+func metadataField() *service.ConfigField {
+	quoted := make([]string, len(metadataNames))
+	for i, n := range metadataNames {
+		quoted[i] = fmt.Sprintf("%q", n)
+	}
+	return service.NewStringListField(fieldMetadata).
+		Description("What is attached to each message. Each costs memory and time, so list only what the pipeline uses; the sink copies " +
+			"key, headers and timestamp from here. One of " + strings.Join(metadataNames, ", ") + ".").
+		Default(toAny(defaultMetadata)).
+		LintRule(fmt.Sprintf(`
+let known = [ %s ]
+root = if this.type() == "array" {
+  if this.unique().length() < this.length() { [ "metadata lists an item twice" ] }
+} else if !$known.contains(this.string()) {
+  [ "metadata: %%v is not one of %%v".format(this.string().quote(), $known.join(", ")) ]
+}`, strings.Join(quoted, ", ")))
+}
+
+func toAny(list []string) []any {
+	out := make([]any, len(list))
+	for i, s := range list {
+		out[i] = s
+	}
+	return out
+}
+
+func checkpointField() *service.ConfigField {
+	path := func(name string) string { return fieldCheckpoint + "." + name }
+	return service.NewObjectField(fieldCheckpoint,
+		durationField(path(fieldInterval), fieldInterval, "10ms",
+			"The time from the start of one checkpoint to the start of the next. With an exactly-once sink it is also how often "+
+				"records become visible to read_committed consumers. Required in this version.").Optional().Example("5s"),
+		service.NewStringField(fieldStore).Default("").
+			Description("The label of the cache that keeps the checkpoints: `pebble`, `checkpoint_file`, or for trying things out `checkpoint_memory`. Required.").
+			Example("state"),
+		service.NewStringAnnotatedEnumField(fieldMode, map[string]string{
+			exactlyOnce: "With an exactly-once sink nothing is lost and nothing is visible twice.",
+			atLeastOnce: "Not to be combined with an exactly-once sink.",
+		}).Default(exactlyOnce).Description("What checkpoints promise, by Flink's `execution.checkpointing.mode`."),
+		durationField(path(fieldTimeout), fieldTimeout, "10ms",
+			"How long a checkpoint may take before it is declined. Together with the interval it has to be below the transaction "+
+				"timeout of an exactly-once sink.").Default("10m"),
+		durationField(path(fieldMinPause), fieldMinPause, "0s",
+			"The least time between the end of one checkpoint and the start of the next.").Default("0s").Advanced(),
+		intField(path(fieldMaxConcurrent), fieldMaxConcurrent, 1, 1,
+			"How many checkpoints may be under way at once. A whole number.").Advanced(),
+		intField(path(fieldTolerableFailures), fieldTolerableFailures, 0, 0,
+			"How many checkpoints in a row may be declined before the stream goes back to the last one. A whole number.").Advanced(),
+		intField(path(fieldRetained), fieldRetained, 2, 1,
+			"How many checkpoint records are kept. Recovery needs one; more are for people to go back to. A whole number.").Advanced(),
+		service.NewStringAnnotatedEnumField(fieldOnStop, map[string]string{
+			stopRetain: "The checkpoints stay, and the next start goes on from them.",
+			stopDelete: "The checkpoints are deleted once everything is committed and the positions are in the consumer group; else they stay.",
+		}).Default(stopRetain).Description("What becomes of the checkpoints at a graceful stop.").Advanced(),
+		intField(path(fieldMaxRestarts), fieldMaxRestarts, -1, -1,
+			"How many failovers in a row, without a completed checkpoint in between, are made before the process ends with exit code 1. -1: without limit.").Advanced(),
+		boolField(path(fieldAllowNonRestored), fieldAllowNonRestored, false,
+			"Whether to start although the newest checkpoint holds state of components that are no longer in the config, true or false. That state is dropped.").Advanced(),
+		service.NewStringAnnotatedEnumField(fieldOnOutOfRange, map[string]string{
+			string(offsets.FailOutOfRange):     "The start-up fails and names the partitions.",
+			string(offsets.EarliestOutOfRange): "Such a partition is read from its first record. What retention deleted unread is lost; that is counted and logged.",
+		}).Default(string(offsets.FailOutOfRange)).
+			Description("What happens when a partition no longer has the position of the checkpoint. `startup.offset_reset` never applies to it.").Advanced(),
+	).Description("Checkpoints: the positions from which a restarted or failed stream goes on, together with the transactions of the sink.")
+}
+
+const exampleCopy = `
+input:
+  kafka_flink_source:
+    bootstrap_servers: [ "localhost:9092" ]
+    topics: [ orders ]
+    group_id: orders-copy
+    startup: { mode: earliest-offset }
+    checkpoint: { interval: 5s, store: state }
+
+output:
+  kafka_flink_sink:
+    bootstrap_servers: [ "localhost:9092" ]
+    topic: orders-copy
+    delivery_guarantee: exactly-once
+    transactional_id_prefix: orders-copy
+
+cache_resources:
+  - label: state
+    pebble: { path: ./data/state }
+`
+
+const exampleBounded = `
+input:
+  kafka_flink_source:
+    bootstrap_servers: [ "localhost:9092" ]
+    topics: [ orders ]
+    startup: { mode: earliest-offset }
+    bounded: { mode: latest-offset }
+    checkpoint: { interval: 5s, store: state }
+
+output:
+  file:
+    path: ./orders.jsonl
+    codec: lines
+
+cache_resources:
+  - label: state
+    pebble: { path: ./data/state }
+`

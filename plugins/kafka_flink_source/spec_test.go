@@ -1,0 +1,205 @@
+package kafkaflinksource
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redpanda-data/benthos/v4/public/service"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/internal/checkpoint"
+	"github.com/tidegate/tidegate/internal/offsets"
+)
+
+const minimal = `
+bootstrap_servers: [ "localhost:9092" ]
+topics: [ orders ]
+group_id: g
+checkpoint: { interval: 5s, store: state }
+`
+
+func indent(yaml string) []byte {
+	return []byte("kafka_flink_source:\n  " + strings.ReplaceAll(strings.TrimSpace(yaml), "\n", "\n  ") + "\n")
+}
+
+func lint(t *testing.T, yaml string) []string {
+	t.Helper()
+	lints, err := service.GlobalEnvironment().NewComponentConfigLinter().LintInputYAML(indent(yaml))
+	require.NoError(t, err)
+	var out []string
+	for _, l := range lints {
+		out = append(out, l.What)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// parse builds the config as the constructor does.
+func parse(t *testing.T, yaml string) (config, error) {
+	t.Helper()
+	conf, err := spec().ParseYAML(yaml, nil)
+	if err != nil {
+		return config{}, err
+	}
+	c, err := parseConfig(conf)
+	if err == nil {
+		err = c.reader.Start.Validate()
+	}
+	if err == nil {
+		err = c.reader.Subscription.Validate()
+	}
+	return c, err
+}
+
+// TestBadInput holds each wrong config against its lint, and against the error a start-up gives that skips the lints.
+func TestBadInput(t *testing.T) {
+	// with replaces one line of the minimal config, or appends to it.
+	with := func(old, replacement string) string {
+		if old == "" {
+			return minimal + replacement
+		}
+		require.Contains(t, minimal, old)
+		return strings.Replace(minimal, old, replacement, 1)
+	}
+	checkpointed := func(more string) string { return with("store: state }", "store: state, "+more+" }") }
+	for name, tc := range map[string]struct{ yaml, lint, err string }{
+		"unknown field": {with("", "topic: orders"), "field topic not recognised", ""},
+		"no topics":     {with("topics: [ orders ]\n", ""), "topics names no topic", "topics"},
+		"empty topics":  {with("[ orders ]", "[]"), "topics names no topic", "no topic given"},
+		"empty topic":   {with("[ orders ]", `[ orders, " " ]`), "topics has an entry that is empty", "entry 1 is empty"},
+		"topic twice":   {with("[ orders ]", "[ orders, orders ]"), "topics names a topic twice", "listed twice"},
+		"topics a word": {with("[ orders ]", "orders"), "expected array value", ""},
+		"no servers":    {with(`bootstrap_servers: [ "localhost:9092" ]`+"\n", ""), "field bootstrap_servers is required", "bootstrap_servers"},
+		"no port":       {with("localhost:9092", "localhost"), `"localhost" is not host:port`, `"localhost" has no port`},
+		"group-offsets without a group": {with("group_id: g\n", ""),
+			"startup.mode is group-offsets (the default), which needs group_id", "needs group_id"},
+		"unknown start mode":    {with("", "startup: { mode: earliest }"), "value earliest is not a valid option", `startup.mode: "earliest"`},
+		"unknown reset":         {with("", "startup: { offset_reset: first }"), "value first is not a valid option", `startup.offset_reset: "first"`},
+		"unknown bound":         {with("", "bounded: { mode: now }"), "value now is not a valid option", ""},
+		"unknown isolation":     {with("", "isolation_level: dirty"), "value dirty is not a valid option", `isolation_level: "dirty"`},
+		"unknown metadata":      {with("", "metadata: [ topic, colour ]"), `metadata: "colour" is not one of topic, partition`, `metadata: "colour"`},
+		"metadata twice":        {with("", "metadata: [ topic, topic ]"), "metadata lists an item twice", ""},
+		"no checkpoint":         {with("checkpoint: { interval: 5s, store: state }\n", ""), "checkpoint.interval is required", "checkpoint.interval: required"},
+		"no interval":           {with("interval: 5s, ", ""), "checkpoint.interval is required", "checkpoint.interval: required"},
+		"interval, no store":    {with(", store: state", ""), "checkpoint.store is required", "checkpoint.store: required"},
+		"interval in words":     {with("5s", "soon"), `checkpoint.interval: "soon" is not a duration, such as 500ms, 5s or 10m`, `checkpoint.interval: "soon" is not a duration`},
+		"interval, no unit":     {with("5s", "5"), `checkpoint.interval: "5" is not a duration`, `checkpoint.interval: "5" is not a duration`},
+		"interval a list":       {with("5s", "[ 5s ]"), "expected string value", ""},
+		"interval too short":    {with("5s", "1ms"), "checkpoint.interval: 1ms is less than 10ms", "1ms is less than 10ms"},
+		"interval negative":     {with("5s", "-5s"), "checkpoint.interval: -5s is less than 10ms", "-5s is less than 10ms"},
+		"timeout in words":      {checkpointed("timeout: never"), `checkpoint.timeout: "never" is not a duration`, `checkpoint.timeout: "never"`},
+		"timeout zero":          {checkpointed("timeout: 0s"), "checkpoint.timeout: 0s is less than 10ms", "0s is less than 10ms"},
+		"min_pause negative":    {checkpointed("min_pause: -1s"), "checkpoint.min_pause: -1s is less than 0s", "-1s is less than 0s"},
+		"pause and concurrent":  {checkpointed("min_pause: 1s, max_concurrent: 2"), "checkpoint.min_pause and checkpoint.max_concurrent above 1 contradict", "checkpoint.min_pause: it means one checkpoint at a time"},
+		"concurrent in words":   {checkpointed("max_concurrent: two"), `checkpoint.max_concurrent: "two" is not a whole number`, "checkpoint.max_concurrent: two is not a whole number"},
+		"concurrent zero":       {checkpointed("max_concurrent: 0"), "checkpoint.max_concurrent: 0 is less than 1", "0 is less than 1"},
+		"concurrent fraction":   {checkpointed("max_concurrent: 1.5"), `checkpoint.max_concurrent: "1.5" is not a whole number`, ""},
+		"tolerable negative":    {checkpointed("tolerable_failures: -1"), "checkpoint.tolerable_failures: -1 is less than 0", "-1 is less than 0"},
+		"retained zero":         {checkpointed("retained: 0"), "checkpoint.retained: 0 is less than 1", "0 is less than 1"},
+		"restarts too low":      {checkpointed("max_restarts: -2"), "checkpoint.max_restarts: -2 is less than -1", "-2 is less than -1"},
+		"unknown mode":          {checkpointed("mode: maybe-once"), "value maybe-once is not a valid option", `checkpoint.mode: "maybe-once"`},
+		"unknown on_stop":       {checkpointed("on_stop: forget"), "value forget is not a valid option", `checkpoint.on_stop: "forget"`},
+		"unknown policy":        {checkpointed("on_restore_out_of_range: latest"), "value latest is not a valid option", ""},
+		"restored in words":     {checkpointed("allow_non_restored_state: perhaps"), `checkpoint.allow_non_restored_state: "perhaps" is neither true nor false`, "checkpoint.allow_non_restored_state: perhaps is neither"},
+		"commit in words":       {with("", "commit_offsets_on_checkpoint: never"), `commit_offsets_on_checkpoint: "never" is neither true nor false`, "commit_offsets_on_checkpoint: never is neither"},
+		"unknown in checkpoint": {checkpointed("intervall: 5s"), "field intervall not recognised", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lints := lint(t, tc.yaml)
+			if name != "topics a word" { // which is no list, and so names no topic
+				require.Len(t, lints, 1, "one lint for one fault: %q", lints)
+			}
+			require.Contains(t, lints[0], tc.lint)
+			if tc.err != "" {
+				_, err := parse(t, tc.yaml)
+				require.ErrorContains(t, err, tc.err)
+			}
+		})
+	}
+}
+
+// A wrong value of one field does not hide what is wrong elsewhere.
+func TestLintsOfSeveralFaultsComeTogether(t *testing.T) {
+	yaml := `
+bootstrap_servers: [ nowhere ]
+topics: []
+checkpoint: { interval: soon, max_concurrent: two }
+commit_offsets_on_checkpoint: 7
+`
+	require.Equal(t, []string{
+		`bootstrap_servers: "nowhere" is not host:port`,
+		`checkpoint.interval: "soon" is not a duration, such as 500ms, 5s or 10m`,
+		`checkpoint.max_concurrent: "two" is not a whole number`,
+		`checkpoint.store is required: the label of the cache that keeps the checkpoints, one of pebble, checkpoint_file or checkpoint_memory`,
+		`commit_offsets_on_checkpoint: "7" is neither true nor false`,
+		`startup.mode is group-offsets (the default), which needs group_id; set group_id, or startup.mode to earliest-offset or latest-offset`,
+		`topics names no topic`,
+	}, lint(t, yaml))
+	_, err := parse(t, yaml)
+	for _, part := range []string{"nowhere", "checkpoint.interval", "checkpoint.max_concurrent", "checkpoint.store", "commit_offsets_on_checkpoint"} {
+		require.ErrorContains(t, err, part)
+	}
+}
+
+func TestDefaultsAreFlinks(t *testing.T) {
+	require.Empty(t, lint(t, minimal))
+	c, err := parse(t, minimal)
+	require.NoError(t, err)
+	require.Equal(t, checkpoint.Config{
+		Interval: 5 * time.Second, Timeout: 10 * time.Minute, MaxConcurrent: 1, MaxRestarts: -1,
+	}, c.checkpoint)
+	require.Equal(t, "state", c.store)
+	require.Equal(t, 2, c.retained)
+	require.Equal(t, []string{"topic", "partition", "offset", "timestamp", "key", "headers"}, c.metadata)
+	require.Equal(t, offsets.Start{Mode: offsets.GroupStart, Group: "g", Reset: offsets.ResetNone}, c.reader.Start)
+	require.Equal(t, offsets.Unbounded, c.reader.Stop.Mode)
+	require.Equal(t, offsets.FailOutOfRange, c.reader.Restore.Policy)
+	require.False(t, c.reader.ReadCommitted)
+	require.True(t, c.reader.CommitOffsets)
+}
+
+func TestEveryFieldReachesTheConfig(t *testing.T) {
+	yaml := `
+bootstrap_servers: "a:1, b:2"
+topics: [ orders, users ]
+group_id: g
+client_id_prefix: mine
+startup: { mode: Earliest-Offset, offset_reset: latest }
+bounded: { mode: latest-offset }
+isolation_level: read_committed
+metadata: [ key, leader_epoch ]
+commit_offsets_on_checkpoint: false
+checkpoint:
+  interval: 1s
+  mode: at-least-once
+  min_pause: 2s
+  timeout: 3s
+  max_concurrent: 1
+  tolerable_failures: 4
+  retained: 5
+  on_stop: delete
+  store: state
+  max_restarts: 6
+  allow_non_restored_state: true
+  on_restore_out_of_range: earliest
+`
+	require.Empty(t, lint(t, yaml))
+	c, err := parse(t, yaml)
+	require.NoError(t, err)
+	require.Equal(t, checkpoint.Config{
+		Interval: time.Second, MinPause: 2 * time.Second, Timeout: 3 * time.Second, MaxConcurrent: 1, TolerableFailures: 4,
+		MaxRestarts: 6, AllowNonRestored: true, DeleteOnStop: true,
+	}, c.checkpoint)
+	require.Equal(t, 5, c.retained)
+	require.Equal(t, []string{"key", "leader_epoch"}, c.metadata)
+	require.Equal(t, []string{"a:1", "b:2"}, c.reader.Connection.BootstrapServers)
+	require.Equal(t, "mine", c.reader.Connection.ClientID)
+	require.Equal(t, []string{"orders", "users"}, c.reader.Subscription.Topics)
+	require.Equal(t, offsets.Start{Mode: offsets.EarliestStart, Group: "g", Reset: offsets.ResetLatest}, c.reader.Start)
+	require.Equal(t, offsets.LatestStop, c.reader.Stop.Mode)
+	require.Equal(t, offsets.EarliestOutOfRange, c.reader.Restore.Policy)
+	require.True(t, c.reader.ReadCommitted)
+	require.False(t, c.reader.CommitOffsets)
+}
