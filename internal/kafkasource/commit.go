@@ -2,9 +2,7 @@ package kafkasource
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -17,40 +15,21 @@ import (
 // ownerMark begins the metadata of every offset that Tidegate commits; what follows tells which job it was.
 const ownerMark = "tidegate/1"
 
-// errSuperseded ends a commit that is still being tried when a newer one has come: positions never move backwards.
-var errSuperseded = errors.New("a newer commit has come")
-
-// committer lets one commit go at a time, in order.
-type committer struct {
-	turn   chan struct{}
-	newest atomic.Int64
-}
-
 // CommitOffsets commits positions to the consumer group as a client that is no member. The coordinator calls it only
-// after everything of the checkpoint is committed (rule 1). Nothing depends on it but what people see, so a failure is
-// counted and logged here; it is returned as well, since a stop that would delete the checkpoints has to know.
+// after everything of the checkpoint is committed (rule 1), one call after another, and logs its error; nothing depends
+// on it but what people see.
 func (r *Reader) CommitOffsets(ctx context.Context, positions checkpoint.SourceState) error {
 	if r.cfg.Group == "" || !r.cfg.CommitOffsets {
 		return nil
 	}
-	n := r.commits.newest.Add(1)
-	select {
-	case r.commits.turn <- struct{}{}:
-		defer func() { <-r.commits.turn }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(r.stopped, cancel)()
 	req := r.commitRequest(positions)
 	if len(req.Topics) == 0 {
 		return nil
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(r.stopped, cancel)()
 	err := retry(ctx, r.log, fmt.Sprintf("committing offsets to group %q", r.cfg.Group), func(ctx context.Context) error {
-		if r.commits.newest.Load() != n {
-			return errSuperseded
-		}
 		resp, err := req.RequestWith(ctx, r.admin)
 		if err != nil {
 			return err
@@ -64,14 +43,12 @@ func (r *Reader) CommitOffsets(ctx context.Context, positions checkpoint.SourceS
 		}
 		return nil
 	})
-	switch {
-	case err == nil:
+	switch kafkaclient.Classify(err) {
+	case kafkaclient.ClassNone:
 		count(r.cfg.Metrics.CommitsSucceeded, 1)
-	case errors.Is(err, errSuperseded), kafkaclient.Classify(err) == kafkaclient.ClassEnded:
+	case kafkaclient.ClassEnded:
 	default:
 		count(r.cfg.Metrics.CommitsFailed, 1)
-		r.log.Warn("offsets were not committed to the consumer group; what is delivered does not depend on it, but the "+
-			"group's lag is out of date until the next checkpoint", "group", r.cfg.Group, "err", err)
 	}
 	return err
 }

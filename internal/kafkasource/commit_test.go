@@ -11,8 +11,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/tidegate/tidegate/internal/checkpoint"
 )
 
 type commitCounts struct{ succeeded, failed int64 }
@@ -70,7 +68,7 @@ func TestNothingIsCommittedWithoutAGroupOrWhenSwitchedOff(t *testing.T) {
 	}
 }
 
-func TestRefusedCommitIsCountedAndLoggedAndHurtsNothing(t *testing.T) {
+func TestRefusedCommitIsCountedAndHurtsNothing(t *testing.T) {
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "a"))
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
@@ -79,17 +77,18 @@ func TestRefusedCommitIsCountedAndLoggedAndHurtsNothing(t *testing.T) {
 	var n commitCounts
 	s := newSource(t, committingConfig(b, &n))
 	s.resolve(nil)
-	require.ErrorIs(t, s.CommitOffsets(t.Context(), s.pause()), kerr.UnknownMemberID)
+	err = s.CommitOffsets(t.Context(), s.pause())
+	require.ErrorIs(t, err, kerr.UnknownMemberID)
+	require.ErrorContains(t, err, `committing offsets to group "g": partition 0 of topic "a"`)
+	require.ErrorContains(t, err, "another application consumes with the same group")
 	require.Equal(t, commitCounts{failed: 1}, n)
-	require.Contains(t, s.log.String(), "level=WARN msg=\"offsets were not committed to the consumer group")
-	require.Contains(t, s.log.String(), "another application consumes with the same group")
 	require.Empty(t, s.seat.fatal)
 	require.Empty(t, s.seat.failed)
 	b.produce("a", 0, "x")
 	s.read(1)
 }
 
-func TestCommitIsTriedAgainUntilANewerOneComes(t *testing.T) {
+func TestCommitIsTriedAgainUntilItsContextOrTheSourceEnds(t *testing.T) {
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "a"))
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
@@ -98,21 +97,20 @@ func TestCommitIsTriedAgainUntilANewerOneComes(t *testing.T) {
 	var n commitCounts
 	s := newSource(t, committingConfig(b, &n))
 	state := s.resolve(nil)
-
-	older := make(chan error, 1)
-	go func() { older <- s.CommitOffsets(context.Background(), state) }()
-	receive(t, tried, "a first try")
-	receive(t, tried, "a second try")
-	newer := state
-	newer.Splits = []checkpoint.Split{state.Splits[0]}
-	newer.Splits[0].Offset = 5
-	done := make(chan error, 1)
-	go func() { done <- s.CommitOffsets(context.Background(), newer) }()
-	require.ErrorIs(t, receive(t, older, "the end of the older commit"), errSuperseded)
-	receive(t, tried, "a try of the newer commit")
-	_ = s.Close(context.Background()) // the commit ends with the source
-	require.Error(t, receive(t, done, "the end of the newer commit"))
-	require.Equal(t, commitCounts{}, n, "neither a superseded commit nor a closed client counts as failed")
+	for _, end := range []func(cancel func()){
+		func(cancel func()) { cancel() },
+		func(func()) { _ = s.Close(context.Background()) },
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.CommitOffsets(ctx, state) }()
+		receive(t, tried, "a first try")
+		receive(t, tried, "a second try")
+		end(cancel)
+		require.ErrorIs(t, receive(t, done, "the end of the commit"), context.Canceled)
+		cancel()
+	}
+	require.Equal(t, commitCounts{}, n, "a commit that was ended has not failed")
 }
 
 // answerCommits answers every offset commit with a code, and tells of each.

@@ -59,8 +59,6 @@ type Reader struct {
 	stop       context.CancelFunc
 	stopped    context.Context
 
-	commits committer
-
 	mu sync.Mutex
 	// changed is closed and replaced whenever something below changes.
 	changed chan struct{}
@@ -84,7 +82,6 @@ func New(cfg Config, seat Seat) (*Reader, error) {
 		return nil, err
 	}
 	r := &Reader{cfg: cfg, log: cfg.Logger, seat: seat, changed: make(chan struct{})}
-	r.commits.turn = make(chan struct{}, 1)
 	r.stopped, r.stop = context.WithCancel(context.Background())
 	// The options are tried here so that a setting the client refuses fails at start-up (rule 13).
 	if _, err := r.consumerOptions(checkpoint.SourceState{}); err != nil {
