@@ -148,7 +148,7 @@ func (d *demo) superviseWatched(ctx context.Context) error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := d.watch.run(watching); err != nil {
+		if err := d.watch.run(watching); watching.Err() == nil {
 			failed <- err
 		}
 	}()

@@ -126,12 +126,11 @@ func copyRest(ctx context.Context, cl *kgo.Client, mode string, done map[int64]b
 			<-tick.C
 		}
 	}
-	if open == 0 || mode == "forgetful" {
-		if mode == "forgetful" { // dies with its last transaction flushed and open
-			_ = cl.Flush(ctx)
-			os.Exit(0)
-		}
+	switch {
+	case open == 0:
 		return nil
+	case mode == "forgetful": // ends with its last transaction flushed and open
+		return cl.Flush(ctx)
 	}
 	return commit(ctx, cl)
 }

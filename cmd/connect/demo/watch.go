@@ -29,14 +29,10 @@ func newWatch(bootstrap []string, want devbroker.Expectation) (*watch, error) {
 	return &watch{observer: o, audit: devbroker.NewAudit(want), grown: make(chan struct{}, 1)}, nil
 }
 
-// run polls until the context ends.
+// run polls until that fails, with the context's error at the latest.
 func (w *watch) run(ctx context.Context) error {
 	for {
-		err := w.observer.Poll(ctx, w.see)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
+		if err := w.observer.Poll(ctx, w.see); err != nil {
 			return err
 		}
 		w.seen.Store(w.audit.Seen())
