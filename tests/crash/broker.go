@@ -1,0 +1,70 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// nothingPending waits until no transaction of the prefix is on its way to its end, and fails where one is open. The
+// broker answers to the end of a transaction before all partitions have heard of it, so that may take a moment.
+func nothingPending(ctx context.Context, bootstrap []string, prefix string) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...))
+	if err != nil {
+		return fmt.Errorf("asking for pending transactions: %w", err)
+	}
+	defer client.Close()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		all, err := kadm.NewClient(client).ListTransactions(ctx, nil, []string{"Ongoing", "PrepareCommit", "PrepareAbort"})
+		if err != nil {
+			return fmt.Errorf("asking for pending transactions: %w", err)
+		}
+		var ending []string
+		for _, tx := range all.Sorted() {
+			switch {
+			case !strings.HasPrefix(tx.TxnID, prefix+"-"):
+			case tx.State == "Ongoing":
+				return fmt.Errorf("transaction of %s is still open", tx.TxnID)
+			default:
+				ending = append(ending, tx.TxnID+" is "+tx.State)
+			}
+		}
+		if len(ending) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("transactions do not end: %v", ending)
+		case <-tick.C:
+		}
+	}
+}
+
+// groupOffsets are the committed offsets of a group by partition; 0 where there is none.
+func groupOffsets(ctx context.Context, bootstrap []string, group, topic string) (map[int32]int64, error) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...))
+	if err != nil {
+		return nil, fmt.Errorf("asking for the offsets of group %s: %w", group, err)
+	}
+	defer client.Close()
+	responses, err := kadm.NewClient(client).FetchOffsets(ctx, group)
+	if err == nil {
+		err = responses.Error()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking for the offsets of group %s: %w", group, err)
+	}
+	offsets := map[int32]int64{}
+	responses.Each(func(r kadm.OffsetResponse) {
+		if r.Topic == topic {
+			offsets[r.Partition] = r.At
+		}
+	})
+	return offsets, nil
+}

@@ -1,0 +1,165 @@
+package crash
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// verdict is what became of the records.
+type verdict struct {
+	// in is how many records were to come out, out how many came.
+	in, out int64
+	// lost were never seen. doubled counts every sight of a record after its first.
+	lost, doubled int64
+	// disordered were seen, for the first time, behind a later record of their partition that went to the same
+	// partition of the output.
+	disordered int64
+	// altered are not byte for byte what was written. foreign were never written, or were to be left out.
+	altered, foreign int64
+	// first is the first finding of each kind.
+	first []string
+}
+
+// clean tells whether every record was seen once, in order and as it was written; with repeats, at least once.
+func (v verdict) clean(repeats bool) bool {
+	return v.lost == 0 && (repeats || v.doubled == 0) && v.disordered == 0 && v.altered == 0 && v.foreign == 0
+}
+
+func (v verdict) String() string {
+	text := fmt.Sprintf("in %d, out %d, lost %d, doubled %d, out of order %d, altered %d, foreign %d",
+		v.in, v.out, v.lost, v.doubled, v.disordered, v.altered, v.foreign)
+	if len(v.first) > 0 {
+		text += "; first: " + strings.Join(v.first, "; ")
+	}
+	return text
+}
+
+// checker looks at the records of an output in the order of their partitions. It is for one goroutine.
+type checker struct {
+	// original returns what was written, and wanted tells whether it is to come out.
+	original func(partition int32, n int64) *kgo.Record
+	wanted   func(n int64) bool
+
+	sights [][]uint8 // of each record by partition and number; stops counting at 255
+	last   map[lane]int64
+	found  verdict
+	// distinct is how many different records have come.
+	distinct int64
+	seen     map[string]bool // kinds of finding that have a first one
+}
+
+// lane is a way from a partition of the input to one of the output; whatever takes it keeps its order.
+type lane struct{ in, out int32 }
+
+func newChecker(partitions int32, original func(int32, int64) *kgo.Record, wanted func(int64) bool) *checker {
+	return &checker{
+		original: original, wanted: wanted,
+		sights: make([][]uint8, partitions), last: map[lane]int64{}, seen: map[string]bool{},
+	}
+}
+
+// see takes the next record of a partition of the output.
+func (c *checker) see(r *kgo.Record) {
+	c.found.out++
+	partition, n, err := numberOf(r)
+	switch {
+	case err != nil:
+		c.note("foreign", &c.found.foreign, r, err.Error())
+		return
+	case int(partition) >= len(c.sights):
+		c.note("foreign", &c.found.foreign, r, fmt.Sprintf("partition %d was never written to", partition))
+		return
+	case !c.wanted(n):
+		c.note("foreign", &c.found.foreign, r, fmt.Sprintf("record %d:%d was to be left out", partition, n))
+		return
+	}
+	name := fmt.Sprintf("record %d:%d", partition, n)
+	if what := difference(c.original(partition, n), r); what != "" {
+		c.note("altered", &c.found.altered, r, name+": "+what)
+	}
+	c.grow(partition, n)
+	way := lane{partition, r.Partition}
+	last, taken := c.last[way]
+	switch {
+	case c.sights[partition][n] > 0:
+		c.note("doubled", &c.found.doubled, r, name)
+	case taken && n < last:
+		c.note("disordered", &c.found.disordered, r, fmt.Sprintf("%s after %d", name, last))
+	default:
+		c.last[way] = n
+	}
+	if c.sights[partition][n] == 0 {
+		c.distinct++
+	}
+	if c.sights[partition][n] < math.MaxUint8 {
+		c.sights[partition][n]++
+	}
+}
+
+// agrees checks an offset of the consumer group after a graceful stop: everything before it has come, nothing behind it.
+func (c *checker) agrees(partition int32, offset int64) error {
+	sights := c.sights[partition]
+	for n := range max(offset, int64(len(sights))) {
+		came := n < int64(len(sights)) && sights[n] > 0
+		switch {
+		case n < offset && !came && c.wanted(n):
+			return fmt.Errorf("the group is at offset %d of partition %d, and record %d has not come", offset, partition, n)
+		case n >= offset && came:
+			return fmt.Errorf("the group is at offset %d of partition %d, and record %d has come", offset, partition, n)
+		}
+	}
+	return nil
+}
+
+// expected is how many of the records that were written are to come out.
+func (c *checker) expected(written []int64) int64 {
+	var total int64
+	for _, count := range written {
+		for n := range count {
+			if c.wanted(n) {
+				total++
+			}
+		}
+	}
+	return total
+}
+
+// result is the verdict when so many records were written to each partition and no more will come.
+func (c *checker) result(written []int64) verdict {
+	v := c.found
+	v.in = c.expected(written)
+	v.first = append([]string{}, v.first...)
+	for partition, count := range written {
+		sights := c.sights[partition]
+		for n := range max(count, int64(len(sights))) {
+			came := n < int64(len(sights)) && sights[n] > 0
+			switch {
+			case n >= count && came:
+				v.foreign++
+				v.first = append(v.first, fmt.Sprintf("foreign: record %d:%d was never written", partition, n))
+			case n < count && !came && c.wanted(n):
+				if v.lost++; v.lost == 1 {
+					v.first = append(v.first, fmt.Sprintf("lost: record %d:%d", partition, n))
+				}
+			}
+		}
+	}
+	return v
+}
+
+func (c *checker) grow(partition int32, n int64) {
+	if more := n + 1 - int64(len(c.sights[partition])); more > 0 {
+		c.sights[partition] = append(c.sights[partition], make([]uint8, more)...)
+	}
+}
+
+func (c *checker) note(kind string, count *int64, r *kgo.Record, what string) {
+	*count++
+	if !c.seen[kind] {
+		c.seen[kind] = true
+		c.found.first = append(c.found.first, fmt.Sprintf("%s: %s, at %s/%d offset %d", kind, what, r.Topic, r.Partition, r.Offset))
+	}
+}

@@ -1,0 +1,147 @@
+package crash
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/tests/realkafka"
+)
+
+var (
+	flagN        = flag.Int("crash.n", 0, "how often the pipeline is killed; 0: a few times")
+	flagSeed     = flag.Uint64("crash.seed", 0, "seed of what is random; 0: another one each time")
+	flagSignal   = flag.String("crash.signal", "", "KILL or TERM; empty: first one, then the other")
+	flagTV       = flag.Int("crash.tv", 2, "the cluster's transaction.version; 0 is the protocol before KIP-890")
+	flagScenario = flag.String("crash.scenario", "copy", "scenarios, separated by commas, or all: "+scenarioNames())
+)
+
+// connectEnv names a binary to test; without it the tests build one.
+const connectEnv = "TIDEGATE_CONNECT"
+
+func TestCrashLosesAndDoublesNothing(t *testing.T) {
+	picked, err := pick(*flagScenario)
+	require.NoError(t, err)
+	kills := map[syscall.Signal]int{syscall.SIGKILL: 5, syscall.SIGTERM: 3}
+	signals := []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM}
+	switch *flagSignal {
+	case "":
+	case "KILL":
+		signals = signals[:1]
+	case "TERM":
+		signals = signals[1:]
+	default:
+		t.Fatalf("-crash.signal=%s is neither KILL nor TERM", *flagSignal)
+	}
+	cluster := realkafka.Start(t, clusterOptions())
+	binary := connect(t)
+	for _, s := range picked {
+		for _, sig := range signals {
+			n := *flagN
+			if n == 0 {
+				n = kills[sig]
+			}
+			t.Run(fmt.Sprintf("%s/%v", s.name, sig), func(t *testing.T) { crash(t, s, cluster, binary, sig, n) })
+		}
+	}
+}
+
+func clusterOptions() realkafka.Options {
+	if *flagTV == 2 {
+		return realkafka.Options{}
+	}
+	return realkafka.Options{Features: map[string]int{"transaction.version": *flagTV}}
+}
+
+// crash runs one scenario and prints its line.
+func crash(t *testing.T, s scenario, cluster *realkafka.Cluster, binary string, sig syscall.Signal, n int) {
+	seed := seedOf(t)
+	if s.brokerToo {
+		options := clusterOptions()
+		options.Brokers = 1
+		cluster = realkafka.Start(t, options)
+	}
+	tr, err := newTrial(s, namesOf(t, cluster), cluster, binary, rand.New(rand.NewPCG(seed, 0)))
+	require.NoError(t, err)
+	defer tr.close()
+	began := time.Now()
+	for i := range n {
+		require.NoError(t, tr.strike(sig), "%d of %d, seed %d", i+1, n, seed)
+		if (i+1)%10 == 0 && i+1 < n {
+			fmt.Printf("%s/%v: %d of %d, %d records seen\n", s.name, sig, i+1, n, tr.checker.distinct)
+		}
+	}
+	v, err := tr.finish()
+	tr.summarize(sig, seed, v, time.Since(began))
+	require.NoError(t, err, "seed %d", seed)
+	require.True(t, v.clean(s.repeats), "seed %d: %v", seed, v)
+	require.Positive(t, v.in, "records were written")
+}
+
+// summarize prints the line of a scenario.
+func (tr *trial) summarize(sig syscall.Signal, seed uint64, v verdict, took time.Duration) {
+	brokerKills := ""
+	if tr.scenario.brokerToo {
+		brokerKills = fmt.Sprintf(", broker kills %d", tr.brokerKills)
+	}
+	fmt.Printf("%s: seed %d, transaction.version %d, %v %d times (%d while starting)%s, %v, longest pause %v, took %v\n",
+		tr.scenario.name, seed, *flagTV, sig, tr.kills, tr.early, brokerKills, v,
+		tr.longest.Round(time.Millisecond), took.Round(time.Second))
+}
+
+func seedOf(t *testing.T) uint64 {
+	seed := *flagSeed
+	if seed == 0 {
+		seed = rand.Uint64N(1_000_000) + 1
+	}
+	t.Logf("seed %d", seed)
+	return seed
+}
+
+// namesOf makes the topics of a trial, and names for all else it needs of its own.
+func namesOf(t *testing.T, cluster *realkafka.Cluster) names {
+	return names{
+		Dir: t.TempDir(), Bootstrap: cluster.BootstrapString(),
+		In: cluster.Topic(t, partitions), Out: cluster.Topic(t, partitions),
+		Group: realkafka.Name(t), Prefix: realkafka.Name(t),
+	}
+}
+
+// connect returns the binary to test, building it where none is given.
+func connect(t *testing.T, flags ...string) string {
+	if path := os.Getenv(connectEnv); path != "" && len(flags) == 0 {
+		return path
+	}
+	path := filepath.Join(t.TempDir(), "connect")
+	args := append([]string{"build"}, flags...)
+	if raceEnabled {
+		args = append(args, "-race")
+	}
+	build := exec.CommandContext(t.Context(), "go", append(args, "-o", path, "github.com/tidegate/tidegate/cmd/connect")...)
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
+	return path
+}
+
+func TestEveryScenarioIsKnownByName(t *testing.T) {
+	everything, err := pick("all")
+	require.NoError(t, err)
+	for _, s := range everything {
+		picked, err := pick("copy," + s.name)
+		require.NoError(t, err)
+		require.Equal(t, s.name, picked[len(picked)-1].name)
+		text, err := s.config(names{Dir: "/tmp/x", Prefix: "p"})
+		require.NoError(t, err)
+		require.NotContains(t, string(text), "<no value>")
+	}
+	_, err = pick("copy,none")
+	require.ErrorContains(t, err, `scenario "none" is none of copy, filter`)
+}

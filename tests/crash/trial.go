@@ -1,0 +1,331 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/tidegate/tidegate/internal/child"
+	"github.com/tidegate/tidegate/internal/devbroker"
+	"github.com/tidegate/tidegate/tests/realkafka"
+)
+
+const (
+	// stall is how long nothing new may come out of a pipeline that runs.
+	stall = time.Minute
+	// exitLimit is how long a pipeline may take to stop by SIGTERM.
+	exitLimit = 40 * time.Second
+	logLines  = 40
+)
+
+var (
+	errEnded  = errors.New("the pipeline has ended")
+	errTimeUp = errors.New("the time is up")
+)
+
+// trial is one scenario under way: its pipeline, what is written into it and what has come out.
+type trial struct {
+	scenario scenario
+	names    names
+	cluster  *realkafka.Cluster
+	binary   string
+	rng      *rand.Rand
+
+	producer *producer
+	observer *devbroker.Observer
+	checker  *checker
+
+	kills, early, brokerKills int
+	lastNew                   time.Time
+	longest                   time.Duration
+}
+
+// newTrial writes the scenario's config, and starts to write to its input and to look at its output.
+func newTrial(s scenario, n names, cluster *realkafka.Cluster, binary string, rng *rand.Rand) (*trial, error) {
+	tr := &trial{scenario: s, names: n, cluster: cluster, binary: binary, rng: rng}
+	text, err := s.config(n)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(tr.conf(), text, 0o644); err != nil {
+		return nil, fmt.Errorf("writing the config: %w", err)
+	}
+	if tr.observer, err = devbroker.Observe(cluster.Bootstrap(), n.Out); err != nil {
+		return nil, err
+	}
+	if tr.producer, err = startProducer(cluster.Bootstrap(), n.In, partitions, 500); err != nil {
+		tr.observer.Close()
+		return nil, err
+	}
+	tr.checker = newChecker(partitions, tr.producer.record, s.comesOut)
+	return tr, nil
+}
+
+// close stops reading and writing.
+func (tr *trial) close() {
+	tr.producer.stop()
+	<-tr.producer.ended
+	tr.producer.client.Close()
+	tr.observer.Close()
+}
+
+func (tr *trial) conf() string { return filepath.Join(tr.names.Dir, "job.yaml") }
+func (tr *trial) log() string  { return filepath.Join(tr.names.Dir, "job.log") }
+
+// start starts the pipeline.
+func (tr *trial) start(env ...string) (*child.Process, error) {
+	cmd := exec.Command(tr.binary, "run", tr.conf())
+	cmd.Env = append(os.Environ(), env...)
+	return child.Start(cmd, tr.log())
+}
+
+// failed adds the end of the pipeline's log to an error.
+func (tr *trial) failed(err error) error {
+	return fmt.Errorf("%w%s", err, child.Tail(tr.log(), logLines))
+}
+
+// see takes a record of the output.
+func (tr *trial) see(r *kgo.Record) {
+	before := tr.checker.distinct
+	tr.checker.see(r)
+	if tr.checker.distinct > before {
+		now := time.Now()
+		if !tr.lastNew.IsZero() {
+			tr.longest = max(tr.longest, now.Sub(tr.lastNew))
+		}
+		tr.lastNew = now
+	}
+}
+
+// follow reads the output until done says so, the pipeline ends (errEnded) or the time is up (errTimeUp).
+func (tr *trial) follow(p *child.Process, limit time.Duration, done func() bool) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		select {
+		case <-p.Done():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	defer func() {
+		cancel()
+		<-watching
+	}()
+	for !done() {
+		err := tr.observer.Poll(ctx, tr.see)
+		switch {
+		case p.Ended():
+			return errEnded
+		case ctx.Err() != nil:
+			return errTimeUp
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// followFor reads the output for a while.
+func (tr *trial) followFor(p *child.Process, d time.Duration) error {
+	err := tr.follow(p, d, func() bool { return false })
+	if errors.Is(err, errTimeUp) {
+		return nil
+	}
+	return err
+}
+
+// strike starts the pipeline and ends it by the signal at a random moment: while it starts up and recovers, or after
+// its first new record has come out.
+func (tr *trial) strike(sig syscall.Signal) error {
+	p, err := tr.start()
+	if err != nil {
+		return err
+	}
+	defer p.Kill()
+	tr.kills++
+	if tr.rng.IntN(3) == 0 {
+		tr.early++
+		if err := tr.awaitHandler(p, sig); err != nil {
+			return err
+		}
+		err = tr.followFor(p, time.Duration(tr.rng.Int64N(int64(time.Second))))
+	} else {
+		err = tr.progress(p)
+		if err == nil && tr.scenario.brokerToo && tr.rng.IntN(3) == 0 {
+			err = tr.killBroker()
+		}
+		if err == nil {
+			err = tr.followFor(p, time.Duration(tr.rng.Int64N(int64(500*time.Millisecond))))
+		}
+	}
+	if err != nil {
+		return tr.brokenRun(p, err)
+	}
+	if sig == syscall.SIGKILL {
+		p.Kill()
+		if killedBy(p.Err()) != syscall.SIGKILL {
+			return tr.brokenRun(p, errEnded)
+		}
+		return nil
+	}
+	return tr.stop(p)
+}
+
+// progress waits until something new has come out.
+func (tr *trial) progress(p *child.Process) error {
+	before := tr.checker.distinct
+	err := tr.follow(p, stall, func() bool { return tr.checker.distinct > before })
+	if errors.Is(err, errTimeUp) {
+		return fmt.Errorf("nothing new has come out for %s", stall)
+	}
+	return err
+}
+
+// brokenRun describes the end of a run that should have gone on.
+func (tr *trial) brokenRun(p *child.Process, err error) error {
+	if p.Ended() {
+		err = fmt.Errorf("%w by itself, without error: it should have gone on", err)
+		if how := p.Err(); how != nil {
+			err = fmt.Errorf("%w by itself: %w", errEnded, how)
+		}
+	}
+	return tr.failed(err)
+}
+
+// awaitHandler waits, where the signal can be handled, until the pipeline has said its first word: before that it has
+// no handler yet, and dies like any other process.
+func (tr *trial) awaitHandler(p *child.Process, sig syscall.Signal) error {
+	if sig == syscall.SIGKILL {
+		return nil
+	}
+	before := fileSize(tr.log())
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for fileSize(tr.log()) == before {
+		select {
+		case <-p.Done():
+			return errEnded
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+func fileSize(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// killBroker kills the broker and starts it again.
+func (tr *trial) killBroker() error {
+	tr.brokerKills++
+	if err := tr.cluster.Kill(0); err != nil {
+		return err
+	}
+	return tr.cluster.Restart(0)
+}
+
+// stop ends the pipeline by SIGTERM and checks what it leaves.
+func (tr *trial) stop(p *child.Process) error {
+	p.Signal(syscall.SIGTERM)
+	if err := tr.followFor(p, exitLimit); !errors.Is(err, errEnded) {
+		return tr.failed(fmt.Errorf("the pipeline goes on %s after SIGTERM", exitLimit))
+	}
+	if err := p.Err(); err != nil {
+		return tr.failed(fmt.Errorf("a graceful stop: %w", err))
+	}
+	if err := tr.checkStopped(); err != nil {
+		return tr.failed(fmt.Errorf("after a graceful stop: %w", err))
+	}
+	return nil
+}
+
+// checkStopped checks that nothing is pending on the broker and that the consumer group is where the output ends.
+func (tr *trial) checkStopped() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stall)
+	defer cancel()
+	if err := nothingPending(ctx, tr.cluster.Bootstrap(), tr.names.Prefix); err != nil {
+		return err
+	}
+	if err := tr.readToEnd(ctx); err != nil {
+		return err
+	}
+	offsets, err := groupOffsets(ctx, tr.cluster.Bootstrap(), tr.names.Group, tr.names.In)
+	if err != nil {
+		return err
+	}
+	for partition := range int32(partitions) {
+		if err := tr.checker.agrees(partition, offsets[partition]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readToEnd reads the output up to where it ends now.
+func (tr *trial) readToEnd(ctx context.Context) error {
+	fence, err := devbroker.FenceOf(ctx, tr.cluster.Bootstrap(), tr.names.Out)
+	if err != nil {
+		return err
+	}
+	return tr.observer.PollTo(ctx, fence, tr.see)
+}
+
+// finish lets the pipeline copy everything that was written, stops it and returns the verdict.
+func (tr *trial) finish() (verdict, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), stall)
+	defer cancel()
+	written, err := tr.producer.end(ctx)
+	if err != nil {
+		return verdict{}, err
+	}
+	p, err := tr.start()
+	if err != nil {
+		return verdict{}, err
+	}
+	defer p.Kill()
+	expected := tr.checker.expected(written)
+	for tr.checker.distinct < expected {
+		if err := tr.progress(p); err != nil {
+			return tr.checker.result(written), tr.brokenRun(p, fmt.Errorf("after %d of %d records: %w", tr.checker.distinct, expected, err))
+		}
+	}
+	if err := tr.stop(p); err != nil {
+		return tr.checker.result(written), err
+	}
+	text, err := os.ReadFile(tr.log())
+	if err != nil {
+		return verdict{}, fmt.Errorf("reading the pipeline's log: %w", err)
+	}
+	if strings.Contains(string(text), "WARNING: DATA RACE") {
+		err = fmt.Errorf("the race detector has found something, see %s", tr.log())
+	}
+	return tr.checker.result(written), err
+}
+
+// killedBy is the signal that ended a process, 0 where it was none.
+func killedBy(err error) syscall.Signal {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return 0
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	if !ok || !status.Signaled() {
+		return 0
+	}
+	return status.Signal()
+}
