@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -53,10 +54,7 @@ func groupOffsets(ctx context.Context, bootstrap []string, group, topic string) 
 		return nil, fmt.Errorf("asking for the offsets of group %s: %w", group, err)
 	}
 	defer client.Close()
-	responses, err := kadm.NewClient(client).FetchOffsets(ctx, group)
-	if err == nil {
-		err = responses.Error()
-	}
+	responses, err := fetchOffsets(ctx, kadm.NewClient(client), group)
 	if err != nil {
 		return nil, fmt.Errorf("asking for the offsets of group %s: %w", group, err)
 	}
@@ -67,4 +65,25 @@ func groupOffsets(ctx context.Context, bootstrap []string, group, topic string) 
 		}
 	})
 	return offsets, nil
+}
+
+// fetchOffsets asks until there is an answer: a broker that was never asked for a group makes the topic for offsets
+// first, and has no coordinator until then.
+func fetchOffsets(ctx context.Context, admin *kadm.Client, group string) (kadm.OffsetResponses, error) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		responses, err := admin.FetchOffsets(ctx, group)
+		if err == nil {
+			err = responses.Error()
+		}
+		if err == nil || !kerr.IsRetriable(err) {
+			return responses, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-tick.C:
+		}
+	}
 }

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// stall is how long nothing new may come out of a pipeline that runs.
-	stall = time.Minute
+	// stallLimit is how long nothing new may come out of a pipeline that runs.
+	stallLimit = time.Minute
 	// exitLimit is how long a pipeline may take to stop by SIGTERM.
 	exitLimit = 40 * time.Second
 	logLines  = 40
@@ -43,6 +43,7 @@ type trial struct {
 	producer *producer
 	observer *devbroker.Observer
 	checker  *checker
+	stall    time.Duration // stallLimit, but for tests of the trial itself
 
 	kills, early, brokerKills int
 	lastNew                   time.Time
@@ -51,7 +52,7 @@ type trial struct {
 
 // newTrial writes the scenario's config, and starts to write to its input and to look at its output.
 func newTrial(s scenario, n names, cluster *realkafka.Cluster, binary string, rng *rand.Rand) (*trial, error) {
-	tr := &trial{scenario: s, names: n, cluster: cluster, binary: binary, rng: rng}
+	tr := &trial{scenario: s, names: n, cluster: cluster, binary: binary, rng: rng, stall: stallLimit}
 	text, err := s.config(n)
 	if err != nil {
 		return nil, err
@@ -185,9 +186,9 @@ func (tr *trial) strike(sig syscall.Signal) error {
 // progress waits until something new has come out.
 func (tr *trial) progress(p *child.Process) error {
 	before := tr.checker.distinct
-	err := tr.follow(p, stall, func() bool { return tr.checker.distinct > before })
+	err := tr.follow(p, tr.stall, func() bool { return tr.checker.distinct > before })
 	if errors.Is(err, errTimeUp) {
-		return fmt.Errorf("nothing new has come out for %s", stall)
+		return fmt.Errorf("nothing new has come out for %s", tr.stall)
 	}
 	return err
 }
@@ -256,7 +257,7 @@ func (tr *trial) stop(p *child.Process) error {
 
 // checkStopped checks that nothing is pending on the broker and that the consumer group is where the output ends.
 func (tr *trial) checkStopped() error {
-	ctx, cancel := context.WithTimeout(context.Background(), stall)
+	ctx, cancel := context.WithTimeout(context.Background(), stallLimit)
 	defer cancel()
 	if err := nothingPending(ctx, tr.cluster.Bootstrap(), tr.names.Prefix); err != nil {
 		return err
@@ -287,7 +288,7 @@ func (tr *trial) readToEnd(ctx context.Context) error {
 
 // finish lets the pipeline copy everything that was written, stops it and returns the verdict.
 func (tr *trial) finish() (verdict, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), stall)
+	ctx, cancel := context.WithTimeout(context.Background(), stallLimit)
 	defer cancel()
 	written, err := tr.producer.end(ctx)
 	if err != nil {
