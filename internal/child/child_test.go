@@ -2,7 +2,6 @@ package child
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -105,6 +104,6 @@ func TestRunReturnsTheOutputAndTheFailure(t *testing.T) {
 	var errs strings.Builder
 	cmd.Stderr = &errs
 	var exit *exec.ExitError
-	require.True(t, errors.As(Run(cmd), &exit))
+	require.ErrorAs(t, Run(cmd), &exit)
 	require.Contains(t, errs.String(), "no-such-command")
 }
