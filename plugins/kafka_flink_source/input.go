@@ -33,8 +33,11 @@ type input struct {
 // newInput parses and declares, and has no other effect: Benthos builds inputs that it never starts.
 func newInput(conf *service.ParsedConfig, res *service.Resources) (service.BatchInput, error) {
 	if path := res.Path(); len(path) > 0 && path[0] == "input_resources" {
-		return nil, fmt.Errorf("input_resources %q: a kafka_flink_source cannot be a resource, since a resource belongs to no "+
+		err := fmt.Errorf("input_resources %q: a kafka_flink_source cannot be a resource, since a resource belongs to no "+
 			"stream and has no checkpoints; write it under input", res.Label())
+		// Benthos builds a resource when a running stream asks for it, and on an error asks again for ever (rule 13).
+		benthosx.Fatal(err)
+		return nil, err
 	}
 	cfg, err := parseConfig(conf)
 	if err != nil {
