@@ -266,7 +266,7 @@ func (b *broker) transact(topic string, partition int32, commit bool, values ...
 func (b *broker) openTransaction(topic string, partition int32, values ...string) (*kgo.Client, func(commit bool) error) {
 	b.t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(b.servers...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.TransactionalID(realkafka.Name(b.t)))
+		kgo.TransactionalID(realkafka.Name(b.t)), kgo.MetadataMinAge(50*time.Millisecond))
 	require.NoError(b.t, err)
 	b.t.Cleanup(cl.Close)
 	require.NoError(b.t, cl.BeginTransaction())

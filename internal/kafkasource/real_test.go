@@ -125,6 +125,46 @@ func TestBoundedReadCommittedWaitsForAnOpenTransaction(t *testing.T) {
 	}
 }
 
+// TestProbeEndsAReadWhoseClientReturnsNothing has a client that stays silent, as one does over offsets without records.
+func TestProbeEndsAReadWhoseClientReturnsNothing(t *testing.T) {
+	kafka := realkafka.Shared(t)
+	b := brokerAt(t, kafka.Bootstrap())
+	for name, tc := range map[string]struct {
+		write         func(topic string)
+		readCommitted bool
+		end, want     int64
+	}{
+		"aborted":          {func(topic string) { b.transact(topic, 0, false, "x", "y") }, true, 3, 3},
+		"a record follows": {func(topic string) { b.transact(topic, 0, false, "x"); b.produce(topic, 0, "z") }, true, 3, 2},
+		"an open transaction follows": {func(topic string) {
+			b.transact(topic, 0, false, "x")
+			b.openTransaction(topic, 0, "open")
+		}, true, 3, 2},
+		"aborted, read_uncommitted": {func(topic string) { b.transact(topic, 0, false, "x", "y") }, false, 3, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			topic := kafka.Topic(t, 1)
+			tc.write(topic)
+			b.awaitEnd(topic, tc.end)
+			cfg := baseConfig(b.servers, topic)
+			cfg.ReadCommitted, cfg.ProbeInterval = tc.readCommitted, 20*time.Millisecond
+			cfg.Stop = offsets.Stop{Mode: offsets.LatestStop}
+			s := newSource(t, cfg)
+			s.resolve(nil)
+			s.att.client.PauseFetchTopics(topic)
+			waiting := s.background()
+			if tc.want == tc.end {
+				receive(t, s.seat.atEnd, "the end")
+			} else {
+				stays(t, s.seat.atEnd)
+			}
+			require.Eventually(t, func() bool { return s.pause().Splits[0].Offset == tc.want }, patience, 10*time.Millisecond)
+			stays(t, waiting)
+			require.Equal(t, []int64{tc.want}, offsetsOf(s.pause()), "and no further")
+		})
+	}
+}
+
 // TestPositionsOfAnEndlessReadStepOverMarkers keeps the group's lag at 0 on transactional topics.
 func TestPositionsOfAnEndlessReadStepOverMarkers(t *testing.T) {
 	kafka := realkafka.Shared(t)
@@ -280,7 +320,7 @@ func TestTopicRecreatedUnderTheReader(t *testing.T) {
 		return err == nil
 	}, patience, 50*time.Millisecond)
 	s.background()
-	receive(t, s.seat.fatal, "the end")
+	require.ErrorContains(t, receive(t, s.seat.fatal, "the end"), topic)
 
 	// At the next start the old positions are refused, whatever the new topic holds.
 	err = newSource(t, cfg).Verify(t.Context(), state)
