@@ -64,7 +64,7 @@ var rooms = []room{
 }
 
 // support is what tests of every room but the cores may import, wherever it stands.
-var support = []string{"tests/realkafka", "internal/devbroker"}
+var support = []string{"tests/realkafka", "tests/kafkaproxy", "tests/binary", "internal/devbroker"}
 
 // pkg is a package as the rules see it.
 type pkg struct {

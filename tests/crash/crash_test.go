@@ -4,15 +4,13 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/tests/binary"
 	"github.com/tidegate/tidegate/tests/realkafka"
 )
 
@@ -23,9 +21,6 @@ var (
 	flagTV       = flag.Int("crash.tv", 2, "the cluster's transaction.version; 0 is the protocol before KIP-890")
 	flagScenario = flag.String("crash.scenario", "copy", "scenarios, separated by commas, or all: "+scenarioNames())
 )
-
-// connectEnv names a binary to test; without it the tests build one.
-const connectEnv = "TIDEGATE_CONNECT"
 
 func TestCrashLosesAndDoublesNothing(t *testing.T) {
 	picked, err := pick(*flagScenario)
@@ -42,14 +37,14 @@ func TestCrashLosesAndDoublesNothing(t *testing.T) {
 		t.Fatalf("-crash.signal=%s is neither KILL nor TERM", *flagSignal)
 	}
 	cluster := realkafka.Start(t, clusterOptions())
-	binary := connect(t)
+	connect := binary.Connect(t)
 	for _, s := range picked {
 		for _, sig := range signals {
 			n := *flagN
 			if n == 0 {
 				n = kills[sig]
 			}
-			t.Run(fmt.Sprintf("%s/%v", s.name, sig), func(t *testing.T) { crash(t, s, cluster, binary, sig, n) })
+			t.Run(fmt.Sprintf("%s/%v", s.name, sig), func(t *testing.T) { crash(t, s, cluster, connect, sig, n) })
 		}
 	}
 }
@@ -62,14 +57,14 @@ func clusterOptions() realkafka.Options {
 }
 
 // crash runs one scenario and prints its line.
-func crash(t *testing.T, s scenario, cluster *realkafka.Cluster, binary string, sig syscall.Signal, n int) {
+func crash(t *testing.T, s scenario, cluster *realkafka.Cluster, connect string, sig syscall.Signal, n int) {
 	seed := seedOf(t)
 	if s.brokerToo {
 		options := clusterOptions()
 		options.Brokers = 1
 		cluster = realkafka.Start(t, options)
 	}
-	tr, err := newTrial(s, namesOf(t, cluster), cluster, binary, rand.New(rand.NewPCG(seed, 0)))
+	tr, err := newTrial(s, namesOf(t, cluster), cluster, connect, rand.New(rand.NewPCG(seed, 0)))
 	require.NoError(t, err)
 	defer tr.close()
 	began := time.Now()
@@ -113,22 +108,6 @@ func namesOf(t *testing.T, cluster *realkafka.Cluster) names {
 		In: cluster.Topic(t, partitions), Out: cluster.Topic(t, partitions),
 		Group: realkafka.Name(t), Prefix: realkafka.Name(t),
 	}
-}
-
-// connect returns the binary to test, building it where none is given.
-func connect(t *testing.T, flags ...string) string {
-	if path := os.Getenv(connectEnv); path != "" && len(flags) == 0 {
-		return path
-	}
-	path := filepath.Join(t.TempDir(), "connect")
-	args := append([]string{"build"}, flags...)
-	if raceEnabled {
-		args = append(args, "-race")
-	}
-	build := exec.CommandContext(t.Context(), "go", append(args, "-o", path, "github.com/tidegate/tidegate/cmd/connect")...)
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, string(out))
-	return path
 }
 
 func TestEveryScenarioIsKnownByName(t *testing.T) {

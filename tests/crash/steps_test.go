@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/tests/binary"
 	"github.com/tidegate/tidegate/tests/realkafka"
 )
 
@@ -41,14 +42,14 @@ func TestCrashAtEveryStepLosesAndDoublesNothing(t *testing.T) {
 	matching, err := regexp.Compile(*flagSteps)
 	require.NoError(t, err)
 	cluster := realkafka.Start(t, clusterOptions())
-	binary := connect(t, "-tags", "killpoints")
+	connect := binary.Connect(t, "-tags", "killpoints")
 	for _, s := range picked {
 		if s.brokerToo {
 			continue // a matter of time, not of steps
 		}
 		t.Run(s.name, func(t *testing.T) {
 			seed := seedOf(t)
-			tr, err := newTrial(s, namesOf(t, cluster), cluster, binary, rand.New(rand.NewPCG(seed, 0)))
+			tr, err := newTrial(s, namesOf(t, cluster), cluster, connect, rand.New(rand.NewPCG(seed, 0)))
 			require.NoError(t, err)
 			defer tr.close()
 			st := &steps{trial: tr, list: filepath.Join(tr.names.Dir, "steps")}
