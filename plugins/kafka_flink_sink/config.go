@@ -1,0 +1,107 @@
+package kafkaflinksink
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redpanda-data/benthos/v4/public/service"
+
+	"github.com/tidegate/tidegate/internal/benthosx"
+	"github.com/tidegate/tidegate/internal/checkpoint"
+	"github.com/tidegate/tidegate/internal/kafkaclient"
+	"github.com/tidegate/tidegate/internal/kafkasink"
+)
+
+// config is the parsed config of one output.
+type config struct {
+	connection         kafkaclient.Config
+	guarantee          kafkasink.Guarantee
+	pool               checkpoint.Pool
+	onLost             checkpoint.Policy
+	transactionTimeout time.Duration
+	maxInFlight        int
+	records            *recordBuilder
+}
+
+// knownTopics are the topics that are known before the first message.
+func (c *config) knownTopics() []string {
+	if c.records.constantTopic == "" {
+		return nil
+	}
+	return []string{c.records.constantTopic}
+}
+
+var guarantees = map[string]kafkasink.Guarantee{
+	guaranteeNone: kafkasink.None, guaranteeAtLeastOnce: kafkasink.AtLeastOnce, guaranteeExactlyOnce: kafkasink.ExactlyOnce,
+}
+
+var policies = map[string]checkpoint.Policy{
+	lostReplay: checkpoint.Replay, lostFail: checkpoint.Fail, lostContinue: checkpoint.Continue,
+}
+
+// parseConfig reads a config without any side effect. Its error names every field that is wrong.
+func parseConfig(conf *service.ParsedConfig) (config, error) {
+	p := &benthosx.Parser{Conf: conf}
+	var c config
+	var err error
+	c.connection, err = benthosx.ConnectionFromConfig(conf)
+	p.Join(err)
+	c.maxInFlight = p.Int(1, fieldMaxInFlight)
+	name := p.Enum(fieldGuarantee)
+	var ok bool
+	if c.guarantee, ok = guarantees[name]; !ok {
+		p.Fail([]string{fieldGuarantee}, "%q is not none, at-least-once or exactly-once", name)
+	}
+	policy := p.Enum(fieldTransactions, fieldOnLost)
+	if c.onLost, ok = policies[policy]; !ok {
+		p.Fail([]string{fieldTransactions, fieldOnLost}, "%q is not replay, fail or continue", policy)
+	}
+	size := p.Int(minPoolSize, fieldTransactions, fieldPoolSize)
+	if p.String(fieldTransactions, fieldTimeout) != "" {
+		c.transactionTimeout = p.Duration(time.Second, fieldTransactions, fieldTimeout)
+	}
+	if c.guarantee == kafkasink.ExactlyOnce {
+		prefix := strings.TrimSpace(p.String(fieldPrefix))
+		if prefix == "" {
+			p.Fail([]string{fieldPrefix}, "required with delivery_guarantee: exactly-once; choose one that no other job uses")
+		}
+		c.pool = checkpoint.Pool{Prefix: prefix, Size: int32(size)}
+	}
+	c.records, err = recordsFromConfig(conf, p)
+	p.Join(err)
+	return c, errors.Join(p.Errs...)
+}
+
+func recordsFromConfig(conf *service.ParsedConfig, p *benthosx.Parser) (*recordBuilder, error) {
+	b := &recordBuilder{}
+	var err error
+	if b.topic, err = conf.FieldInterpolatedString(fieldTopic); err != nil {
+		return nil, err
+	}
+	if name, ok := b.topic.Static(); ok {
+		if b.constantTopic = name; strings.TrimSpace(name) == "" {
+			p.Fail([]string{fieldTopic}, "names no topic")
+		}
+	}
+	for _, f := range []struct {
+		name, copied string
+		to           **service.InterpolatedString
+	}{{fieldKey, metaKey, &b.key}, {fieldTimestamp, metaTimestamp, &b.timestamp}} {
+		// Written out, the default means the same: bytes stay bytes, and what is absent stays absent.
+		if strings.ReplaceAll(p.String(f.name), " ", "") == "${!@"+f.copied+"}" {
+			continue
+		}
+		if *f.to, err = conf.FieldInterpolatedString(f.name); err != nil {
+			return nil, err
+		}
+	}
+	from := strings.TrimSpace(p.String(fieldHeaders, fieldFrom))
+	if from != "" && (!strings.HasPrefix(from, "@") || len(from) == 1) {
+		return nil, fmt.Errorf("%s.%s: %q does not name metadata; write it as \"@kafka_headers\", or leave it empty for no headers",
+			fieldHeaders, fieldFrom, from)
+	}
+	b.headersFrom = strings.TrimPrefix(from, "@")
+	return b, nil
+}

@@ -1,0 +1,130 @@
+package kafkaflinksink
+
+import (
+	_ "embed"
+
+	// The lint rules use its Bloblang functions.
+	_ "github.com/redpanda-data/benthos/v4/public/components/pure"
+	"github.com/redpanda-data/benthos/v4/public/service"
+
+	"github.com/tidegate/tidegate/internal/benthosx"
+)
+
+//go:embed kafka_flink_sink.md
+var description string
+
+// Field names.
+const (
+	fieldTopic        = "topic"
+	fieldGuarantee    = "delivery_guarantee"
+	fieldPrefix       = "transactional_id_prefix"
+	fieldTransactions = "transactions"
+	fieldPoolSize     = "pool_size"
+	fieldTimeout      = "timeout"
+	fieldOnLost       = "on_lost_transaction"
+	fieldMaxInFlight  = "max_in_flight"
+	fieldKey          = "key"
+	fieldHeaders      = "headers"
+	fieldFrom         = "from"
+	fieldTimestamp    = "timestamp"
+)
+
+// Values.
+const (
+	guaranteeNone        = "none"
+	guaranteeAtLeastOnce = "at-least-once"
+	guaranteeExactlyOnce = "exactly-once"
+	lostReplay           = "replay"
+	lostFail             = "fail"
+	lostContinue         = "continue"
+)
+
+// minPoolSize is what one checkpoint at a time needs: an open id, a sealed one, and one that waits to be forgotten. The
+// coordinator checks it against max_concurrent.
+const minPoolSize = 3
+
+func init() {
+	service.MustRegisterBatchOutput("kafka_flink_sink", spec(), newOutput)
+}
+
+func spec() *service.ConfigSpec {
+	return service.NewConfigSpec().
+		Version("0.1.0").
+		Categories("Services").
+		Summary("Writes to Kafka topics with the delivery guarantees of the Apache Flink Kafka sink, exactly-once by two-phase commit.").
+		Description(description).
+		Fields(benthosx.ConnectionFields()...).
+		Fields(
+			service.NewInterpolatedStringField(fieldTopic).
+				Description("The topic of each record. It has to exist.").Example("orders-copy").Example(`orders-${! @kafka_topic }`),
+			service.NewStringAnnotatedEnumField(fieldGuarantee, map[string]string{
+				guaranteeNone:        "Nothing is waited for. Records may be lost, and are counted and logged then.",
+				guaranteeAtLeastOnce: "Every record is acknowledged by the brokers before its checkpoint completes. After a failure records may be there twice.",
+				guaranteeExactlyOnce: "Records are written in Kafka transactions that are committed once the checkpoint is durable. Needs a checkpointed kafka_flink_source.",
+			}).Default(guaranteeAtLeastOnce).Description("What is promised, by Flink's `sink.delivery-guarantee`."),
+			service.NewStringField(fieldPrefix).Default("").
+				Description("Begins the transactional ids, which are `<prefix>-<index>-<n>`. Required with exactly-once. No other job may use it: two with one prefix fence each other.").
+				Example("orders-copy"),
+			transactionsField(),
+			benthosx.IntField(fieldMaxInFlight, fieldMaxInFlight, 1, 1,
+				"How many batches are written at once. More than 1 gives up the order of records."),
+			service.NewInterpolatedStringField(fieldKey).Default("${! @kafka_key }").
+				Description("The key of each record. The default copies the key that the source read: bytes as they are, and no key where there was none."),
+			service.NewObjectField(fieldHeaders,
+				service.NewStringField(fieldFrom).Default("@kafka_headers").
+					Description("Metadata that holds a list of `{key, value}` objects; order and duplicates are kept, a null value is not an empty one. Empty: no headers."),
+			).Description("The headers of each record."),
+			service.NewInterpolatedStringField(fieldTimestamp).Default("${! @kafka_timestamp_ms }").
+				Description("The timestamp of each record, in milliseconds since 1970. The default copies the one that the source read, and is now where there was none."),
+		).
+		LintRule(`
+root = if this.delivery_guarantee.or("").string().lowercase() == "exactly-once" && this.transactional_id_prefix.or("").string().trim() == "" {
+  "transactional_id_prefix is required with delivery_guarantee: exactly-once; choose one that no other job uses"
+}`).
+		Example("Copy a topic exactly once", "What consumers with `isolation.level=read_committed` see of the copy has no gaps and no repeats, whenever the process is killed.", exampleCopy)
+}
+
+func transactionsField() *service.ConfigField {
+	path := func(name string) string { return fieldTransactions + "." + name }
+	return service.NewObjectField(fieldTransactions,
+		benthosx.IntField(path(fieldPoolSize), fieldPoolSize, 5, minPoolSize,
+			"How many transactional ids there are. At least `checkpoint.max_concurrent` of the source + 2."),
+		service.NewStringField(fieldTimeout).Default("").
+			Description("How long the broker keeps a transaction open, and so how long the process may be down before its last checkpoint has to be read and written again. Has to be at least the source's `checkpoint.interval` + `checkpoint.timeout`. Empty: the broker's `transaction.max.timeout.ms`, at most 1h.").
+			Example("15m").
+			LintRule(`
+let d = this.string().parse_duration().catch(null)
+root = if this.string() != "" && $d == null {
+  "transactions.timeout: %v is not a duration, such as 15m or 1h".format(this.string().quote())
+} else if this.string() != "" && $d < "1s".parse_duration() {
+  "transactions.timeout: %v is less than 1s, the least there is".format(this.string())
+}`),
+		service.NewStringAnnotatedEnumField(fieldOnLost, map[string]string{
+			lostReplay:   "Its records are read and written again, where no part of its checkpoint is visible yet; else the process ends.",
+			lostFail:     "The process ends.",
+			lostContinue: "It is counted as lost, logged, and the stream goes on.",
+		}).Default(lostReplay).
+			Description("What happens when the broker has aborted a transaction of a durable checkpoint, as it does when the process was down for longer than `transactions.timeout`."),
+	).Description("Transactions of an exactly-once sink.").Advanced()
+}
+
+const exampleCopy = `
+input:
+  kafka_flink_source:
+    bootstrap_servers: [ "localhost:9092" ]
+    topics: [ orders ]
+    group_id: orders-copy
+    startup: { mode: earliest-offset }
+    checkpoint: { interval: 5s, store: state }
+
+output:
+  kafka_flink_sink:
+    bootstrap_servers: [ "localhost:9092" ]
+    topic: orders-copy
+    delivery_guarantee: exactly-once
+    transactional_id_prefix: orders-copy
+
+cache_resources:
+  - label: state
+    pebble: { path: ./data/state }
+`
