@@ -67,6 +67,10 @@ func checkpointMemorySpec() *service.ConfigSpec {
 		Categories("Local").
 		Summary("Keeps the checkpoints of a stream in memory, for trying things out: they are lost when the process ends.").
 		Description(checkpointMemoryDescription).
+		// Benthos does not look for unknown fields where there are none at all.
+		LintRule(`root = if this.type() == "object" && this.length() > 0 {
+  ["field %v not recognised: checkpoint_memory has no fields".format(this.keys().sort().index(0))]
+}`).
 		Example("Trying out a pipeline", "Failures while the process runs are survived, the end of the process is not.", `
 input:
   kafka_flink_source:

@@ -66,6 +66,7 @@ func openDatabase(size sizes, log *slog.Logger) openFunc {
 			return nil, err
 		}
 		d.db = db
+		d.death.open.Store(true)
 		if err := d.begin(); err != nil {
 			return nil, errors.Join(err, db.Close())
 		}
@@ -77,10 +78,13 @@ func openDatabase(size sizes, log *slog.Logger) openFunc {
 
 func (d *database) pebbleOptions(fsys vfs.FS, lock *pebble.Lock, size sizes) *pebble.Options {
 	opts := &pebble.Options{
-		FS:                 fsys,
-		Lock:               lock,
-		Logger:             pebbleLogger{d.log, d.death},
-		EventListener:      &pebble.EventListener{BackgroundError: d.death.backgroundError},
+		FS:     mortalFS{fsys, d.death},
+		Lock:   lock,
+		Logger: pebbleLogger{d.log, d.death},
+		EventListener: &pebble.EventListener{
+			BackgroundError: d.death.backgroundError,
+			DataCorruption:  d.death.corrupted,
+		},
 		FormatMajorVersion: pebbleFormat,
 		CacheSize:          int64(size.cache),
 		MemTableSize:       size.memtable,
@@ -167,9 +171,9 @@ func (d *database) iterate(start, end []byte, each func(key []byte) (bool, error
 	return errors.Join(it.Error(), it.Close())
 }
 
-// commit applies a batch, and with sync returns only when it would survive a power cut. What Pebble cannot write it
-// does not return: it calls Fatalf, or panics where an earlier write that nobody waited for has failed. Both end the
-// process. An error that is returned nevertheless has an unknown outcome.
+// commit applies a batch, and with sync returns only when it would survive a power cut. A log that cannot be written
+// ends the process (see mortalFS); so do Pebble's Fatalf and its panics. An error that is returned nevertheless has an
+// unknown outcome.
 func (d *database) commit(b *pebble.Batch, sync bool) error {
 	defer d.death.dieOfPanic("writing")
 	opts := pebble.NoSync

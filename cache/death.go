@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2"
 )
 
 const (
@@ -17,12 +20,13 @@ const (
 	pause = 5 * time.Second
 )
 
-// death ends the process when its database can no longer be written.
+// death ends the process when its database can no longer be written, or turns out to be damaged.
 type death struct {
 	path  string
 	log   *slog.Logger
 	now   func() time.Time
 	fatal func(error)
+	open  atomic.Bool // set once the database is open
 
 	mu          sync.Mutex
 	first, last time.Time // of the background errors that followed each other without a pause
@@ -30,7 +34,7 @@ type death struct {
 
 // die ends the process, and never returns: Pebble goes on after a Fatalf that returns as if the write had succeeded.
 func (d *death) die(cause error) {
-	d.fatal(fmt.Errorf("state directory %s cannot be written: %w", d.path, withRemedy(cause)))
+	d.fatal(fmt.Errorf("state directory %s has failed: %w", d.path, explain(d.path, cause)))
 	select {}
 }
 
@@ -63,6 +67,11 @@ func (d *death) backgroundError(err error) {
 	case failing >= giveUpAfter:
 		d.die(fmt.Errorf("background writes have failed for %v: %w", failing, err))
 	}
+}
+
+// corrupted is told of damaged files. No reader may take what is lost there for what was never there.
+func (d *death) corrupted(info pebble.DataCorruptionInfo) {
+	d.die(fmt.Errorf("reading %s: %w", info.Path, info.Details))
 }
 
 // withRemedy adds what a person can do about an error of the file system.

@@ -140,8 +140,14 @@ func TestOpeningFailsCleanlyAtEachStep(t *testing.T) {
 			}
 			inject.armed.Store(false)
 			for _, disk := range powerCuts(mem) {
-				require.Equal(t, "none:0", latestOn(t, disk, open), "%v", inject.hit.Load())
+				// A database that was never finished may be in pieces. There is nothing in it, and the error says what to do.
+				if got, err := tryLatestOn(t, disk, open); err != nil {
+					require.ErrorContains(t, err, "remove it", "%v", inject.hit.Load())
+				} else {
+					require.Equal(t, "none:0", got, "%v", inject.hit.Load())
+				}
 			}
+			require.Equal(t, "none:0", latestOn(t, powerCut(mem), open), "%v", inject.hit.Load())
 			if dead || err != nil {
 				failures++
 			}
@@ -205,7 +211,7 @@ func TestRecordThatCannotBeLoggedEndsTheProcess(t *testing.T) {
 	go func() { returned <- s.Put(ctx, 2, []byte("two")) }()
 	cause := waitForDeath(t, died)
 	require.ErrorIs(t, cause, syscall.ENOSPC)
-	require.ErrorContains(t, cause, "state directory /state cannot be written")
+	require.ErrorContains(t, cause, "state directory /state has failed")
 	require.ErrorContains(t, cause, "Free space and start again")
 	require.Empty(t, returned)
 	open := func(t *testing.T, r *registry) storeCache { return pebbleOn(t, r, "path: /state") }
@@ -214,7 +220,7 @@ func TestRecordThatCannotBeLoggedEndsTheProcess(t *testing.T) {
 	}
 }
 
-// A write that nobody waits for fails in silence; Pebble panics at a later one, which ends the process as well.
+// Nobody waits for such a write. Pebble would tell of it only at a later one, in ways that nothing can recover from.
 func TestUnsyncedWritesThatFailEndTheProcess(t *testing.T) {
 	full := &onlyWAL{}
 	r := testRegistry(t, errorfs.Wrap(vfs.NewMem(), full))

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strconv"
 	"strings"
 	"syscall"
@@ -62,9 +63,9 @@ func explain(path string, err error) error {
 		return fmt.Errorf("%w: the database is damaged. Keep a copy of the directory, and restore it from a backup; or point "+
 			"path at an empty directory: the sources then begin by their startup.mode, and transactions that were not yet "+
 			"committed are aborted, so what they hold is read again or lost as that mode has it", err)
-	case errors.Is(err, pebble.ErrDBNotPristine):
-		return fmt.Errorf("%w: the directory holds part of a database. If files were copied or deleted by hand, restore them all; "+
-			"if it never held data, remove it", err)
+	case errors.Is(err, pebble.ErrDBNotPristine), errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: the directory holds only part of a database. If files were copied or deleted by hand, restore them "+
+			"all; if the machine lost power while the very first start was making it, there is nothing in it yet: remove it", err)
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EEXIST):
 		return fmt.Errorf("%w: %s, or something on the way to it, is a file: path must name a directory", err, path)
 	}

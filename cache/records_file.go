@@ -222,7 +222,7 @@ func numberOf(name, suffix string) (uint64, bool) {
 }
 
 // writeFile makes a file that is there in full and durably, or not at all. Only errors before the rename, which wrap
-// checkpoint.ErrNotWritten, say that it is not there.
+// checkpoint.ErrNotWritten, say that it is not there. That nil means durable is what rule 6 stands on.
 func writeFile(fsys vfs.FS, name string, data []byte) error {
 	temp := name + tempSuffix
 	if err := writeTemp(fsys, temp, data); err != nil {

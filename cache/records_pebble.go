@@ -54,7 +54,7 @@ func (r *pebbleRecords) read(number uint64) ([]byte, error) {
 func (r *pebbleRecords) secure(uint64) error { return r.db.sync() }
 
 // write puts the record and removes the others in one synced batch. Nothing of it is in the database before the commit,
-// and in the commit Pebble tells of no failure.
+// and in the commit Pebble tells of no failure. That nil means durable is what rule 6 stands on.
 func (r *pebbleRecords) write(number uint64, data []byte, drop []uint64) error {
 	b := r.db.db.NewBatch()
 	defer b.Close()

@@ -98,7 +98,7 @@ func (p *place) leave() { <-p.gate }
 func (r *registry) acquire(ctx context.Context, q request) (*place, error) {
 	path, err := r.canonical(q.path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: path %q: %w", q, q.path, err)
+		return nil, fmt.Errorf("%s: path %q: %w", q, q.path, explain(q.path, err))
 	}
 	p := r.placeAt(path)
 	if err := p.enter(ctx); err != nil {
