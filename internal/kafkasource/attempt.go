@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -39,6 +40,9 @@ type attempt struct {
 	// interrupt ends a poll under way; it does nothing when there is none.
 	interrupt context.CancelFunc
 
+	// idleSince is since when a poll has been waiting for records that should come; zero while they do. A pause does
+	// not begin it anew, or frequent checkpoints would keep a probe from ever being due.
+	idleSince time.Time
 	// bounded is set where the end of all splits is the end of the input.
 	bounded bool
 

@@ -15,48 +15,46 @@ import (
 	"github.com/tidegate/tidegate/internal/splits"
 )
 
-// poll fetches once. It returns when records have come, something went wrong, nothing has come though something should
-// have (then it has probed), or the attempt is interrupted.
+// poll fetches once, or probes where nothing has come for a while though something should have. It returns when records
+// have come, something went wrong, a probe is due, or the attempt is interrupted.
 func (r *Reader) poll(ctx context.Context, a *attempt) {
-	pollCtx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// The attempt's end interrupts it too.
-	defer context.AfterFunc(a.ctx, cancel)()
+	defer context.AfterFunc(a.ctx, cancel)() // the attempt's end interrupts it too
 
 	r.mu.Lock()
 	if r.att != a || !a.canEmit() || r.closing {
 		r.mu.Unlock()
 		return
 	}
-	a.interrupt = cancel
-	standing := len(a.standing()) > 0
-	r.mu.Unlock()
-	defer func() {
-		r.mu.Lock()
-		a.interrupt = func() {}
+	wait, probe := a.probeDue(time.Now(), r.cfg.ProbeInterval)
+	if probe {
 		r.mu.Unlock()
-	}()
+		r.probe(ctx, a)
+		return
+	}
+	fetchCtx, interrupt := context.WithCancel(ctx)
+	defer interrupt()
+	a.interrupt = interrupt
+	r.mu.Unlock()
 
-	fetchCtx := pollCtx
-	if standing {
+	if wait > 0 {
 		var stopTimer context.CancelFunc
-		fetchCtx, stopTimer = context.WithTimeout(pollCtx, r.cfg.ProbeInterval)
+		fetchCtx, stopTimer = context.WithTimeout(fetchCtx, wait)
 		defer stopTimer()
 	}
 	fetches := a.client.PollRecords(fetchCtx, r.cfg.MaxBatch)
 
 	r.mu.Lock()
+	a.interrupt = func() {}
 	var failed []fetchError
 	if r.att == a && !a.halted {
 		failed = a.accept(fetches, r.cfg.ReadCommitted)
 		a.broken = a.broken || len(failed) > 0
 	}
-	nothing := len(a.pending) == 0
 	r.mu.Unlock()
 	if len(failed) > 0 {
 		r.reportFetchErrors(ctx, a, failed)
-	} else if standing && nothing && pollCtx.Err() == nil {
-		r.probe(pollCtx, a)
 	}
 }
 
@@ -89,6 +87,7 @@ func (a *attempt) accept(fetches kgo.Fetches, readCommitted bool) (failed []fetc
 			s.end = p.LastStableOffset
 		}
 		a.pending = append(a.pending, chunk{s, p.Records})
+		a.idleSince = time.Time{}
 		if stop := s.pos.Stop; stop != checkpoint.NoStop && p.Records[len(p.Records)-1].Offset >= stop-1 {
 			// What lies beyond the stop is of no use.
 			a.client.PauseFetchPartitions(map[string][]int32{p.Topic: {p.Partition}})

@@ -2,6 +2,7 @@ package kafkasource
 
 import (
 	"context"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -11,6 +12,25 @@ import (
 
 // maxEmptyProbes is how many probes in a row find nothing in front of a position before that is logged.
 const maxEmptyProbes = 10
+
+// probeTimeout bounds a probe: meanwhile nothing is handed out.
+const probeTimeout = 2 * time.Second
+
+// probeDue tells whether to probe now, and else how long a poll may wait before it is due: 0 for as long as it likes.
+func (a *attempt) probeDue(now time.Time, interval time.Duration) (wait time.Duration, due bool) {
+	if len(a.standing()) == 0 {
+		a.idleSince = time.Time{}
+		return 0, false
+	}
+	if a.idleSince.IsZero() {
+		a.idleSince = now
+	}
+	if wait = interval - now.Sub(a.idleSince); wait > 0 {
+		return wait, false
+	}
+	a.idleSince = now
+	return 0, true
+}
 
 // standing returns the splits whose position should move, since there is something in front of it: their stop, or the
 // end of the log.
@@ -27,6 +47,8 @@ func (a *attempt) standing() (out []*split) {
 // holes too, but tells nobody where it has come to while it returns no record. Errors are left to the client, which
 // meets them as well.
 func (r *Reader) probe(ctx context.Context, a *attempt) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
 	r.mu.Lock()
 	due := a.standing()
 	at := make([]checkpoint.Split, len(due))
@@ -102,8 +124,7 @@ func (r *Reader) fetchRaw(ctx context.Context, leader int32, at checkpoint.Split
 	}
 	req := kmsg.NewPtrFetchRequest()
 	req.ReplicaID = -1
-	req.MaxWaitMillis = 100
-	req.MinBytes = 1
+	req.MaxWaitMillis, req.MinBytes = 0, 0 // what is there now
 	req.MaxBytes = fetchMaxPartitionBytes
 	req.IsolationLevel = level
 	req.SessionID, req.SessionEpoch = 0, -1 // outside any session

@@ -125,7 +125,8 @@ func TestBoundedReadCommittedWaitsForAnOpenTransaction(t *testing.T) {
 	}
 }
 
-// TestProbeEndsAReadWhoseClientReturnsNothing has a client that stays silent, as one does over offsets without records.
+// TestProbeEndsAReadWhoseClientReturnsNothing has a client that stays silent, as one does over offsets without records,
+// and is paused more often than probes are due.
 func TestProbeEndsAReadWhoseClientReturnsNothing(t *testing.T) {
 	kafka := realkafka.Shared(t)
 	b := brokerAt(t, kafka.Bootstrap())
@@ -147,18 +148,18 @@ func TestProbeEndsAReadWhoseClientReturnsNothing(t *testing.T) {
 			tc.write(topic)
 			b.awaitEnd(topic, tc.end)
 			cfg := baseConfig(b.servers, topic)
-			cfg.ReadCommitted, cfg.ProbeInterval = tc.readCommitted, 20*time.Millisecond
+			cfg.ReadCommitted, cfg.ProbeInterval = tc.readCommitted, 50*time.Millisecond
 			cfg.Stop = offsets.Stop{Mode: offsets.LatestStop}
 			s := newSource(t, cfg)
 			s.resolve(nil)
 			s.att.client.PauseFetchTopics(topic)
 			waiting := s.background()
+			require.Eventually(t, func() bool { return s.pause().Splits[0].Offset == tc.want }, patience, 10*time.Millisecond)
 			if tc.want == tc.end {
 				receive(t, s.seat.atEnd, "the end")
 			} else {
 				stays(t, s.seat.atEnd)
 			}
-			require.Eventually(t, func() bool { return s.pause().Splits[0].Offset == tc.want }, patience, 10*time.Millisecond)
 			stays(t, waiting)
 			require.Equal(t, []int64{tc.want}, offsetsOf(s.pause()), "and no further")
 		})
