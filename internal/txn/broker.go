@@ -117,6 +117,18 @@ func (b *Broker) abilities(ctx context.Context, id string) (abilities, error) {
 	return a, nil
 }
 
+// Supported returns an *UnsupportedError where the cluster has no transactions. It waits for a coordinator, which a new
+// cluster makes when it is first asked for one.
+func (b *Broker) Supported(ctx context.Context, id string) error {
+	return b.persist(ctx, "looking for the transaction coordinator", func(ctx context.Context) error {
+		able, err := b.abilities(ctx, id)
+		if err == nil && !able.transactions {
+			return &UnsupportedError{What: "transactions"}
+		}
+		return err
+	})
+}
+
 // persist repeats a question until its answer is definite or the context ends. Errors that leave it open are those for
 // which again is true.
 func (b *Broker) persist(ctx context.Context, what string, ask func(context.Context) error) error {

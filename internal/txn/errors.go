@@ -97,7 +97,9 @@ func again(err error) bool {
 	if errors.As(err, &ke) {
 		return ke.Retriable || ke == kerr.ConcurrentTransactions || ke == kerr.UnknownServerError
 	}
-	return !errors.Is(err, kgo.ErrClientClosed) && !errors.Is(err, context.Canceled)
+	var unsupported *UnsupportedError
+	return !errors.As(err, &unsupported) && !errors.Is(err, ErrClosed) &&
+		!errors.Is(err, kgo.ErrClientClosed) && !errors.Is(err, context.Canceled)
 }
 
 // fencing tells whether an error can come from another owner of the id, or from our own transaction's timeout.

@@ -51,18 +51,19 @@ func NewPool(cfg PoolConfig) *Pool {
 	}
 }
 
-// Init initialises every id of the pools, those of an old prefix or size included.
-func (p *Pool) Init(ctx context.Context, pools []checkpoint.Pool) error {
+// Init initialises every id of the pools, those of an old prefix or size included, and returns the transaction timeout
+// that the broker accepted.
+func (p *Pool) Init(ctx context.Context, pools []checkpoint.Pool) (time.Duration, error) {
 	ctx, cancel := p.bound(ctx)
 	defer cancel()
 	accepted, err := p.cfg.Broker.Init(ctx, IDs(pools), p.cfg.Timeouts)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	p.mu.Lock()
 	p.timeout = accepted
 	p.mu.Unlock()
-	return nil
+	return accepted, nil
 }
 
 // Begin returns the transaction that records of a free id go to. It sends nothing: the id is initialised when the first

@@ -83,7 +83,8 @@ func (b *bench) committed(t *testing.T) []string {
 func sealsAndCommits(t *testing.T, b *bench) {
 	b = b.withTopic(t)
 	p := b.pool(t, realkafka.Name(t))
-	require.NoError(t, p.Init(t.Context(), []checkpoint.Pool{p.cfg.Pool}))
+	_, err := p.Init(t.Context(), []checkpoint.Pool{p.cfg.Pool})
+	require.NoError(t, err)
 	clients := map[int32]*kgo.Client{}
 	var want []string
 	// Two transactions overlap, as they do when the record is written while the next one fills.
@@ -108,7 +109,7 @@ func sealsAndCommits(t *testing.T, b *bench) {
 		}
 		before = c
 	}
-	_, err := p.Commit(t.Context(), before)
+	_, err = p.Commit(t.Context(), before)
 	require.NoError(t, err)
 	require.ElementsMatch(t, want, b.committed(t))
 }
@@ -129,7 +130,8 @@ func TestSealedTransactionSurvivesClose(t *testing.T) {
 	verdict, err := next.Commit(t.Context(), c)
 	require.NoError(t, err)
 	require.Equal(t, checkpoint.Committed, verdict)
-	require.NoError(t, next.Init(t.Context(), []checkpoint.Pool{next.cfg.Pool}))
+	_, err = next.Init(t.Context(), []checkpoint.Pool{next.cfg.Pool})
+	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"a", "b"}, b.committed(t))
 }
 
@@ -201,12 +203,13 @@ func TestInitFencesALivingProcess(t *testing.T) {
 	require.NoError(t, tx.Flush(t.Context()))
 
 	next := b.pool(t, zombie.cfg.Pool.Prefix)
-	require.NoError(t, next.Init(t.Context(), []checkpoint.Pool{next.cfg.Pool}))
+	_, err := next.Init(t.Context(), []checkpoint.Pool{next.cfg.Pool})
+	require.NoError(t, err)
 	tx.Produce(b.records("late"))
 	require.NoError(t, tx.Flush(t.Context()))
 	require.NotEmpty(t, e.list())
 	requireFenced(t, tx.Diagnose(t.Context(), e.list()[0]))
-	_, err := tx.Seal()
+	_, err = tx.Seal()
 	require.Error(t, err)
 	require.Empty(t, b.committed(t))
 }

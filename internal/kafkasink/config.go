@@ -1,0 +1,145 @@
+package kafkasink
+
+import (
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/tidegate/tidegate/internal/checkpoint"
+)
+
+// Guarantee is Flink's delivery guarantee (sink.delivery-guarantee).
+type Guarantee uint8
+
+// The delivery guarantees.
+const (
+	// AtLeastOnce: acknowledged by the broker before the checkpoint, or without checkpoints before the write returns.
+	AtLeastOnce Guarantee = iota
+	// ExactlyOnce: in Kafka transactions that are committed with the checkpoint.
+	ExactlyOnce
+	// None: sent and forgotten; what fails is counted and logged.
+	None
+)
+
+func (g Guarantee) String() string {
+	switch g {
+	case AtLeastOnce:
+		return "at-least-once"
+	case ExactlyOnce:
+		return "exactly-once"
+	case None:
+		return "none"
+	}
+	return "no guarantee"
+}
+
+// Seat is what a sink needs of its end of the coordinator; *checkpoint.Seat fulfils it.
+type Seat interface {
+	// Checkpointed tells whether the stream's sources are checkpointed.
+	Checkpointed() bool
+	// CheckTransactionTimeout refuses a transaction timeout that a checkpoint does not fit into.
+	CheckTransactionTimeout(time.Duration) error
+	// Failed reports a failure that a new attempt heals.
+	Failed(checkpoint.Tag, error)
+	// Fatal reports one that no new attempt heals.
+	Fatal(error)
+}
+
+// Limits of the records that are sent and not yet acknowledged, and of one record. They are Kafka's defaults where it
+// has one (message.max.bytes, delivery.timeout.ms).
+const (
+	DefaultMaxBufferedRecords = 50_000
+	DefaultMaxBufferedBytes   = 64 << 20
+	DefaultMaxMessageBytes    = 1_048_588
+	DefaultDeliveryTimeout    = 2 * time.Minute
+)
+
+// Config is what a Sink is made of. It is not changed after New.
+type Config struct {
+	Guarantee Guarantee
+	// Stream and Seat are the coordinator that the sink belongs to, and its end of it.
+	Stream *checkpoint.Stream
+	Seat   Seat
+	// Key is the key of the sink's declaration.
+	Key string
+	// Client are the connection options.
+	Client []kgo.Opt
+	// Principal is the user the connection logs in as, for messages; empty where it is not known.
+	Principal string
+	// Topics are those known beforehand; Connect fails while one is missing.
+	Topics []string
+	// Pool names the transactional ids of an exactly-once sink.
+	Pool checkpoint.Pool
+	// TransactionTimeout is 0 for the broker's maximum, at most 1 h.
+	TransactionTimeout time.Duration
+	// DeliveryTimeout fails a record that could not be sent for so long, without a transaction; 0 is the default. With
+	// one, the transaction's timeout takes its place.
+	DeliveryTimeout time.Duration
+	// MaxBufferedRecords and MaxBufferedBytes bound what is sent and not acknowledged; 0 is the default.
+	MaxBufferedRecords int
+	MaxBufferedBytes   int64
+	// MaxMessageBytes is the largest record batch, uncompressed, as the broker counts it (message.max.bytes); 0 is the
+	// default.
+	MaxMessageBytes int32
+
+	Log *slog.Logger
+	// Dropped and Lost count records (rule 12); nil counts nowhere. Dropped are those of an attempt that is over: its
+	// successor emits them again. Lost are those that could not be sent with guarantee none.
+	Dropped, Lost func(records int)
+}
+
+func (c Config) withDefaults() Config {
+	if c.MaxBufferedRecords <= 0 {
+		c.MaxBufferedRecords = DefaultMaxBufferedRecords
+	}
+	if c.MaxBufferedBytes <= 0 {
+		c.MaxBufferedBytes = DefaultMaxBufferedBytes
+	}
+	if c.MaxMessageBytes <= 0 {
+		c.MaxMessageBytes = DefaultMaxMessageBytes
+	}
+	if c.DeliveryTimeout <= 0 {
+		c.DeliveryTimeout = DefaultDeliveryTimeout
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Dropped == nil {
+		c.Dropped = func(int) {}
+	}
+	if c.Lost == nil {
+		c.Lost = func(int) {}
+	}
+	return c
+}
+
+// options are those of a producing client whose records fail after the delivery timeout.
+func (c Config) options(deliveryTimeout time.Duration) []kgo.Opt {
+	batchBytes, _ := c.clientLimit()
+	return append(c.Client[:len(c.Client):len(c.Client)],
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.ProducerLinger(0),
+		kgo.ProducerBatchCompression(kgo.NoCompression()), // Kafka's default of compression.type
+		kgo.ProducerBatchMaxBytes(batchBytes),
+		// The window bounds what is buffered, for whole batches; the client must not block in the middle of one.
+		kgo.MaxBufferedRecords(math.MaxInt),
+		// A broker that is away is waited for, a record that is refused fails at once.
+		kgo.RecordRetries(math.MaxInt),
+		kgo.RecordDeliveryTimeout(deliveryTimeout),
+		// A missing topic is an error within seconds, and a topic just made is found as fast.
+		kgo.UnknownTopicRetries(4),
+		kgo.MetadataMinAge(time.Second),
+		// Kafka's default partitioner: keys by murmur2, records without a key in uniform batches (KIP-794).
+		kgo.RecordPartitioner(kgo.UniformBytesPartitioner(64<<10, true, true, nil)),
+		kgo.DisableClientMetrics(), // Close would wait up to a second for a last push
+	)
+}
+
+// pool is the pool with its place in the cluster.
+func (c Config) pool(clusterID string) checkpoint.Pool {
+	p := c.Pool
+	p.ClusterID = clusterID
+	return p
+}

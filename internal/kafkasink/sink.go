@@ -1,0 +1,241 @@
+package kafkasink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tidegate/tidegate/internal/checkpoint"
+	"github.com/tidegate/tidegate/internal/kafkaclient"
+	"github.com/tidegate/tidegate/internal/txn"
+)
+
+// ErrClosed is returned by a write to a sink that was closed.
+var ErrClosed = errors.New("the sink is closed")
+
+// Sink writes records, and is the checkpoint.Sink of its stream.
+type Sink struct {
+	cfg   Config
+	limit int // of one record, as batchLength counts it
+
+	// ctx ends with Close. wg counts the goroutines that report failures.
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	// Set by Connect, before anything else is called.
+	broker       *txn.Broker
+	pool         *txn.Pool // nil without transactions
+	timeouts     txn.Timeouts
+	checkpointed bool
+	clusterID    string
+
+	mu sync.Mutex
+	// changed is closed, and made anew, when anything below has changed.
+	changed chan struct{}
+	running *attempt // nil before the first Start, and from Halt to Start
+	// over is the highest attempt that has ended: what it or an older one emitted is dropped (rule 8).
+	over   uint64
+	out    *outlet // of the running attempt; nil while no id is free
+	closed bool
+
+	lost lossLog
+}
+
+// New returns a sink that has not connected. It has no side effect.
+func New(cfg Config) *Sink {
+	ctx, cancel := context.WithCancel(context.Background())
+	cfg = cfg.withDefaults()
+	_, limit := cfg.clientLimit()
+	return &Sink{cfg: cfg, limit: limit, ctx: ctx, cancel: cancel, changed: make(chan struct{})}
+}
+
+// Connect makes sure that the cluster can be reached, has what the guarantee needs, and that the topics known beforehand
+// exist. It returns the cluster's id. It may be called again after an error; whatever can be cured by waiting is one.
+func (s *Sink) Connect(ctx context.Context) (clusterID string, err error) {
+	s.checkpointed = s.cfg.Seat.Checkpointed()
+	if s.cfg.Guarantee == ExactlyOnce && !s.checkpointed {
+		s.cfg.Seat.Fatal(checkpoint.ErrNoCheckpointing)
+		return "", checkpoint.ErrNoCheckpointing
+	}
+	if s.broker == nil {
+		if s.broker, err = txn.Dial(s.cfg.Client, s.cfg.Principal, s.cfg.Log); err != nil {
+			return "", err
+		}
+	}
+	if s.clusterID, err = kafkaclient.Ping(ctx, s.broker.Client()); err != nil {
+		return "", err
+	}
+	if err := s.findTopics(ctx); err != nil {
+		return "", err
+	}
+	if s.cfg.Guarantee == ExactlyOnce && s.pool == nil {
+		if err := s.connectPool(ctx); err != nil {
+			return "", err
+		}
+	}
+	if !s.checkpointed {
+		return s.clusterID, s.startUnchecked()
+	}
+	return s.clusterID, nil
+}
+
+// findTopics fails while a topic that is known beforehand does not exist: the brokers' own answer to a record comes
+// later, and fails an attempt.
+func (s *Sink) findTopics(ctx context.Context) error {
+	if len(s.cfg.Topics) == 0 {
+		return nil
+	}
+	req := kmsg.NewPtrMetadataRequest()
+	for _, name := range s.cfg.Topics {
+		topic := kmsg.NewMetadataRequestTopic()
+		topic.Topic = &name
+		req.Topics = append(req.Topics, topic)
+	}
+	resp, err := req.RequestWith(ctx, s.broker.Client())
+	if err != nil {
+		return fmt.Errorf("looking up topics %s: %w", strings.Join(s.cfg.Topics, ", "), kafkaclient.WithCause(err))
+	}
+	for _, t := range resp.Topics {
+		err := kerr.ErrorForCode(t.ErrorCode)
+		if err != nil && !kerr.IsRetriable(err) || errors.Is(err, kerr.UnknownTopicOrPartition) {
+			return s.topicError(*t.Topic, err)
+		}
+	}
+	return nil
+}
+
+func (s *Sink) connectPool(ctx context.Context) error {
+	if err := s.broker.Supported(ctx, txn.ID(s.cfg.Pool, 0)); err != nil {
+		return s.refused(err)
+	}
+	timeouts, err := s.broker.Timeouts(ctx, s.cfg.TransactionTimeout)
+	if err != nil {
+		return err
+	}
+	if longest := timeouts.Candidates[0]; timeouts.Max > 0 && longest > timeouts.Max {
+		return s.refused(&txn.TimeoutError{TransactionalID: txn.ID(s.cfg.Pool, 0), Want: longest, Max: timeouts.Max})
+	}
+	if err := s.cfg.Seat.CheckTransactionTimeout(timeouts.Candidates[0]); err != nil {
+		s.cfg.Seat.Fatal(err)
+		return err
+	}
+	s.timeouts = timeouts
+	s.pool = txn.NewPool(txn.PoolConfig{
+		Broker: s.broker, Sink: s.cfg.Key, Pool: s.cfg.pool(s.clusterID), Timeouts: timeouts,
+		Client: s.cfg.options(timeouts.Candidates[0]), Log: s.cfg.Log,
+	})
+	return nil
+}
+
+// refused reports a setting that no waiting cures, so that it is not retried for ever (rule 13).
+func (s *Sink) refused(err error) error {
+	if final(err) {
+		s.cfg.Seat.Fatal(err)
+	}
+	return err
+}
+
+// startUnchecked begins the only attempt of a stream without checkpoints.
+func (s *Sink) startUnchecked() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running != nil || s.closed {
+		return nil
+	}
+	a := &attempt{}
+	out, err := s.newOutlet(a, -1)
+	if err != nil {
+		return fmt.Errorf("creating Kafka client: %w", err)
+	}
+	s.running, s.out = a, out
+	s.signal()
+	return nil
+}
+
+// signal wakes whoever waits for a change. s.mu is held.
+func (s *Sink) signal() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// await waits until settled, which runs under s.mu, returns true.
+func (s *Sink) await(ctx context.Context, settled func() bool) error {
+	for {
+		s.mu.Lock()
+		if settled() {
+			s.mu.Unlock()
+			return nil
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Close closes every client and waits for the sink's goroutines. It ends no transaction: what is sealed is committed by
+// the next process, what is open is aborted by it. Writes that wait return.
+func (s *Sink) Close() {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return
+	}
+	s.closed = true
+	out := s.out
+	s.running, s.out = nil, nil
+	s.signal()
+	s.mu.Unlock()
+	s.cancel()
+	if out != nil {
+		out.stop()
+	}
+	if s.pool != nil {
+		s.pool.Close()
+	}
+	s.wg.Wait()
+	if s.broker != nil {
+		s.broker.Close()
+	}
+}
+
+// topicError says what is wrong with a topic in words.
+func (s *Sink) topicError(topic string, err error) error {
+	if errors.Is(err, kerr.UnknownTopicOrPartition) {
+		return fmt.Errorf("topic %q does not exist on this cluster, or its user may not describe it: create it, or correct "+
+			"`topic` (%w)", topic, err)
+	}
+	return fmt.Errorf("topic %q: %w", topic, kafkaclient.WithCause(err))
+}
+
+// lossLog logs losses of guarantee none, which can come by the thousand, once in a while.
+type lossLog struct {
+	mu     sync.Mutex
+	spoke  time.Time
+	unsaid int
+}
+
+// add counts a lost record and returns how many are to be told of now, 0 for none.
+func (l *lossLog) add() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unsaid++
+	if time.Since(l.spoke) < 10*time.Second {
+		return 0
+	}
+	n := l.unsaid
+	l.spoke, l.unsaid = time.Now(), 0
+	return n
+}
+
+var _ checkpoint.Sink = (*Sink)(nil)
