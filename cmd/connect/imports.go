@@ -5,7 +5,6 @@ import (
 	// Tidegate's: a source and a sink for Kafka, and caches that can hold checkpoints.
 	_ "github.com/tidegate/tidegate/cache"
 	_ "github.com/tidegate/tidegate/plugins/kafka_flink_sink"
-	_ "github.com/tidegate/tidegate/plugins/kafka_flink_sink"
 	_ "github.com/tidegate/tidegate/plugins/kafka_flink_source"
 
 	// Benthos's own: everything without a dependency (mapping, switch, dedupe, ...), and files, HTTP, sockets, stdin.

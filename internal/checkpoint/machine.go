@@ -171,15 +171,15 @@ type Machine struct {
 	out []Action
 }
 
-// SourceSeat and SinkSeat declare a component to a Machine.
-type (
-	SourceSeat struct{ Key string }
-	SinkSeat   struct {
-		Key    string
-		Pool   Pool
-		OnLost Policy
-	}
-)
+// SourceSeat declares a source to a Machine.
+type SourceSeat struct{ Key string }
+
+// SinkSeat declares a sink to a Machine.
+type SinkSeat struct {
+	Key    string
+	Pool   Pool
+	OnLost Policy
+}
 
 // NewMachine returns a Machine for the components, which go on from the record, nil for a first start.
 func NewMachine(cfg Config, streamID string, sources []SourceSeat, sinks []SinkSeat, newest *Record) *Machine {

@@ -74,7 +74,6 @@ func (s *memStore) failWith(err error)                              { s.mu.Lock(
 // counter is a Source that counts what it has emitted; the test moves it.
 type counter struct {
 	mu        sync.Mutex
-	key       string
 	at        int64
 	tag       Tag
 	starts    int
@@ -225,7 +224,7 @@ func TestRunningStreamCommitsEachInterval(t *testing.T) {
 		b := newBench(t)
 		b.start()
 		b.move(5)
-		time.Sleep(1100 * time.Millisecond) // The bubble's clock: every goroutine is idle when it moves.
+		<-time.After(1100 * time.Millisecond) // The bubble's clock: it moves when every goroutine is idle.
 		synctest.Wait()
 		assert.EqualValues(t, 5, b.sink.visible)
 		assert.EqualValues(t, 5, b.src.committed)
@@ -277,13 +276,13 @@ func TestFailoverRewindsAndUsesANewAttempt(t *testing.T) {
 		first := b.src.tag
 		b.srcSeat.Failed(first, errors.New("nack"))
 		b.srcSeat.Failed(first, errors.New("another nack of the same attempt"))
-		time.Sleep(3 * time.Second)
+		<-time.After(3 * time.Second)
 		synctest.Wait()
 		assert.Equal(t, 2, b.src.starts)
 		assert.EqualValues(t, 0, b.src.at, "nothing was checkpointed")
 		assert.Equal(t, first.Attempt+1, b.sink.tag.Attempt)
 		b.sinkSeat.Failed(first, errors.New("a late failure of the old attempt"))
-		time.Sleep(3 * time.Second)
+		<-time.After(3 * time.Second)
 		synctest.Wait()
 		assert.Equal(t, 2, b.src.starts)
 		b.stop()
@@ -296,7 +295,7 @@ func TestWriteOfUnknownOutcomeIsResolvedBeforeAnythingIsCommitted(t *testing.T) 
 		b.start()
 		b.move(5)
 		b.store.failWith(errors.New("i/o error"))
-		time.Sleep(1100 * time.Millisecond)
+		<-time.After(1100 * time.Millisecond)
 		synctest.Wait()
 		require.Len(t, b.fatal, 1, "no record can be written at all")
 		assert.ErrorContains(t, <-b.fatal, "i/o error")
@@ -311,7 +310,7 @@ func TestWriteThatNeverReturnsEndsTheProcess(t *testing.T) {
 		b.start()
 		b.move(5)
 		b.store.hold()
-		time.Sleep(5 * time.Minute)
+		<-time.After(5 * time.Minute)
 		synctest.Wait()
 		require.Len(t, b.fatal, 1)
 		assert.ErrorContains(t, <-b.fatal, "did not end within checkpoint.timeout")
@@ -446,7 +445,7 @@ func TestRebuiltStreamEndsItsPredecessorAndGoesOnFromItsRecord(t *testing.T) {
 		b := newBench(t)
 		b.start()
 		b.move(5)
-		time.Sleep(1100 * time.Millisecond)
+		<-time.After(1100 * time.Millisecond)
 		synctest.Wait()
 		oldSrc, oldSink, oldSrcSeat, oldSinkSeat := b.src, b.sink, b.srcSeat, b.sinkSeat
 		b.start()

@@ -2,7 +2,6 @@ package kafkaproxy_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -82,6 +81,6 @@ func TestDroppedRequestIsNotAnswered(t *testing.T) {
 	req.TransactionalID = kmsg.StringPtr("y")
 	req.TransactionTimeoutMillis = 1000
 	_, err := req.RequestWith(ctx, cl)
-	require.True(t, errors.Is(err, context.DeadlineExceeded), "%v", err)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Positive(t, p.Hits())
 }
