@@ -43,6 +43,8 @@ type attempt struct {
 	// idleSince is since when a poll has been waiting for records that should come; zero while they do. A pause does
 	// not begin it anew, or frequent checkpoints would keep a probe from ever being due.
 	idleSince time.Time
+	// fruitless counts the probes since then that have moved nothing.
+	fruitless int
 	// bounded is set where the end of all splits is the end of the input.
 	bounded bool
 

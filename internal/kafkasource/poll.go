@@ -87,7 +87,7 @@ func (a *attempt) accept(fetches kgo.Fetches, readCommitted bool) (failed []fetc
 			s.end = p.LastStableOffset
 		}
 		a.pending = append(a.pending, chunk{s, p.Records})
-		a.idleSince = time.Time{}
+		a.idleSince, a.fruitless = time.Time{}, 0
 		if stop := s.pos.Stop; stop != checkpoint.NoStop && p.Records[len(p.Records)-1].Offset >= stop-1 {
 			// What lies beyond the stop is of no use.
 			a.client.PauseFetchPartitions(map[string][]int32{p.Topic: {p.Partition}})

@@ -11,25 +11,30 @@ import (
 )
 
 // maxEmptyProbes is how many probes in a row find nothing in front of a position before that is logged.
-const maxEmptyProbes = 10
+const maxEmptyProbes = 5
 
-// probeTimeout bounds a probe: meanwhile nothing is handed out.
-const probeTimeout = 2 * time.Second
+const (
+	// probeTimeout bounds a probe: meanwhile nothing is handed out.
+	probeTimeout = 2 * time.Second
+	// probeMaxBytes is what a probe asks for of one partition, beyond the first batch. A probe that has moved a
+	// position is followed by another at once, so that this need not be much.
+	probeMaxBytes = 64 << 10
+	// maxProbeInterval bounds the wait for the next probe, which doubles with each that has moved nothing: then the
+	// records are there, and the broker is slow, or a transaction is open.
+	maxProbeInterval = 30 * time.Second
+)
 
 // probeDue tells whether to probe now, and else how long a poll may wait before it is due: 0 for as long as it likes.
 func (a *attempt) probeDue(now time.Time, interval time.Duration) (wait time.Duration, due bool) {
 	if len(a.standing()) == 0 {
-		a.idleSince = time.Time{}
+		a.idleSince, a.fruitless = time.Time{}, 0
 		return 0, false
 	}
 	if a.idleSince.IsZero() {
 		a.idleSince = now
 	}
-	if wait = interval - now.Sub(a.idleSince); wait > 0 {
-		return wait, false
-	}
-	a.idleSince = now
-	return 0, true
+	wait = max(interval, min(interval<<min(a.fruitless, 16), maxProbeInterval)) - now.Sub(a.idleSince)
+	return max(wait, 0), wait <= 0
 }
 
 // standing returns the splits whose position should move, since there is something in front of it: their stop, or the
@@ -56,6 +61,16 @@ func (r *Reader) probe(ctx context.Context, a *attempt) {
 		at[i] = s.pos
 	}
 	r.mu.Unlock()
+	fruitful := false
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if a.fruitless++; fruitful {
+			a.fruitless = 0
+		} else {
+			a.idleSince = time.Now()
+		}
+	}()
 	leaders, err := r.cluster().leaders(ctx, at)
 	if err != nil {
 		return
@@ -72,6 +87,7 @@ func (r *Reader) probe(ctx context.Context, a *attempt) {
 		r.mu.Lock()
 		// The client may have moved the position while we asked; then there is nothing to find out any more.
 		stuck := r.att == a && s.pos == at[i] && len(a.pending) == 0 && s.step(answer, r.cfg.ReadCommitted)
+		fruitful = fruitful || s.pos != at[i]
 		r.mu.Unlock()
 		if stuck {
 			r.log.Warn("the broker returns nothing between the position and the end of the log", "topic", at[i].Topic,
@@ -125,13 +141,13 @@ func (r *Reader) fetchRaw(ctx context.Context, leader int32, at checkpoint.Split
 	req := kmsg.NewPtrFetchRequest()
 	req.ReplicaID = -1
 	req.MaxWaitMillis, req.MinBytes = 0, 0 // what is there now
-	req.MaxBytes = fetchMaxPartitionBytes
+	req.MaxBytes = probeMaxBytes
 	req.IsolationLevel = level
 	req.SessionID, req.SessionEpoch = 0, -1 // outside any session
 	rt := kmsg.NewFetchRequestTopic()
 	rt.Topic, rt.TopicID = at.Topic, at.TopicID
 	rp := kmsg.NewFetchRequestTopicPartition()
-	rp.Partition, rp.FetchOffset, rp.PartitionMaxBytes = at.Partition, at.Offset, fetchMaxPartitionBytes
+	rp.Partition, rp.FetchOffset, rp.PartitionMaxBytes = at.Partition, at.Offset, probeMaxBytes
 	rt.Partitions = append(rt.Partitions, rp)
 	req.Topics = append(req.Topics, rt)
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -42,6 +43,33 @@ func TestStepMovesTheSplitToItsTrueNextOffset(t *testing.T) {
 			require.EqualValues(t, 7, s.pos.LeaderEpoch)
 		})
 	}
+}
+
+func TestProbesBecomeRareWhileTheyMoveNothing(t *testing.T) {
+	a := &attempt{splits: []*split{{pos: checkpoint.Split{Stop: 10}}}}
+	start := time.Unix(1000, 0)
+	wait, due := a.probeDue(start, time.Second)
+	require.False(t, due)
+	require.Equal(t, time.Second, wait)
+	// A pause, and another poll, do not begin the wait anew.
+	wait, due = a.probeDue(start.Add(700*time.Millisecond), time.Second)
+	require.False(t, due)
+	require.Equal(t, 300*time.Millisecond, wait)
+	_, due = a.probeDue(start.Add(time.Second), time.Second)
+	require.True(t, due)
+	for _, tc := range []struct {
+		fruitless int
+		want      time.Duration
+	}{{1, 2 * time.Second}, {3, 8 * time.Second}, {5, 30 * time.Second}, {1000, 30 * time.Second}} {
+		a.fruitless = tc.fruitless
+		wait, _ = a.probeDue(start, time.Second)
+		require.Equal(t, tc.want, wait)
+	}
+	a.splits[0].pos.Offset = 10
+	wait, due = a.probeDue(start, time.Second)
+	require.False(t, due, "nothing stands still any more")
+	require.Zero(t, wait)
+	require.Zero(t, a.fruitless)
 }
 
 func TestEmptyAnswersInFrontOfTheEndAreReportedOnce(t *testing.T) {

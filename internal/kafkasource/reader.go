@@ -109,9 +109,6 @@ func (r *Reader) Connect(ctx context.Context) error {
 	return nil
 }
 
-// ClusterID is the id of the cluster that Connect reached.
-func (r *Reader) ClusterID() string { return r.clusterID }
-
 func (r *Reader) cluster() cluster { return cluster{client: r.admin, log: r.log} }
 
 // bump wakes everything that waits for a change. r.mu is held.
