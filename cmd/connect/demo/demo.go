@@ -124,15 +124,15 @@ func (d *demo) run(ctx context.Context) error {
 		d.progress.end()
 		return fmt.Errorf("%w%s", err, child.Tail(d.log, logTail))
 	}
-	d.progress.show(d.status("done"))
-	d.progress.end()
 	out, err := devbroker.FenceOf(ctx, d.brokers, topicOut)
 	if err != nil {
 		return err
 	}
 	settled, cancel := context.WithTimeout(ctx, d.Stall)
 	defer cancel()
-	unfinished := d.watch.observer.PollTo(settled, out, d.watch.see)
+	unfinished := d.watch.toEnd(settled, out)
+	d.progress.show(d.status("done"))
+	d.progress.end()
 	result{In: in.Total(), Counts: d.watch.audit.Counts(), Kills: d.kills, LongestPause: d.watch.longest}.print(d.Out)
 	if err := errors.Join(unfinished, d.watch.audit.Err()); err != nil {
 		return fmt.Errorf("the figures don't hold: %w", err)

@@ -90,22 +90,26 @@ func lookUp(ctx context.Context, bootstrap []string) (done map[int64]bool, in []
 	return done, in, nil
 }
 
-// copyRest copies what is not done yet in 25 transactions, slowly enough to be killed in between.
+// copyRest copies what is not done yet in transactions of a fiftieth of the work, slowly enough to be killed in between.
+// After a restart, a lossy one leaves out the first record that it finds undone, and a doubling one copies the first
+// that it finds done.
 func copyRest(ctx context.Context, cl *kgo.Client, mode string, done map[int64]bool, in []*kgo.Record) error {
-	tick := time.NewTicker(30 * time.Millisecond)
+	tick := time.NewTicker(40 * time.Millisecond)
 	defer tick.Stop()
 	restarted := len(done) > 0
-	size := max(1, len(in)/25)
+	size := len(in)/50 + 1 // no divisor, so there is something left for a last transaction
 	open := 0
 	for _, r := range in {
 		n, _ := devbroker.Number(r)
 		switch {
 		case devbroker.Cancelled(n):
 			continue
-		case done[n] && mode == "doubling" && n%500 == 0: // a copy more
+		case done[n] && mode == "doubling" && restarted:
+			restarted = false
 		case done[n]:
 			continue
-		case mode == "lossy" && restarted && n%500 == 0:
+		case mode == "lossy" && restarted:
+			restarted = false
 			continue
 		}
 		if open == 0 {

@@ -43,6 +43,12 @@ func (w *watch) run(ctx context.Context) error {
 	}
 }
 
+// toEnd polls until everything before the fence has been seen. It takes the place of run when the pipeline has ended.
+func (w *watch) toEnd(ctx context.Context, fence devbroker.Fence) error {
+	defer func() { w.seen.Store(w.audit.Seen()) }()
+	return w.observer.PollTo(ctx, fence, w.see)
+}
+
 // committed is how many records have come so far.
 func (w *watch) committed() int64 { return w.seen.Load() }
 
