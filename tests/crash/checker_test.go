@@ -94,6 +94,26 @@ func TestCheckerFindsWhatIsWrongWithAHistory(t *testing.T) {
 	}
 }
 
+func TestOrderOfRecordsWithoutAKeyCountsOnlyWhereNoneIsWrittenTwice(t *testing.T) {
+	for _, tc := range []struct {
+		history    string
+		keyedOrder bool
+		want       int64
+	}{
+		{"0:8>0 0:7>0", false, 1}, // record 7 has no key, records 8 and 9 have one
+		{"0:8>0 0:7>0", true, 0},
+		{"0:8>0 0:7>0 0:9>0", true, 0},
+		{"0:9>0 0:8>0", true, 1},
+	} {
+		c := newChecker(1, original, all)
+		c.keyedOrder = tc.keyedOrder
+		for _, r := range history(tc.history) {
+			c.see(r)
+		}
+		require.Equal(t, tc.want, c.result([]int64{10}).disordered, tc)
+	}
+}
+
 func TestRepeatsDoNotCountAsDistinct(t *testing.T) {
 	c := newChecker(2, original, all)
 	for _, r := range history("0:0>0 0:1>0 0:1>0 1:0>1") {

@@ -44,7 +44,7 @@ func TestCrashLosesAndDoublesNothing(t *testing.T) {
 			if n == 0 {
 				n = kills[sig]
 			}
-			t.Run(fmt.Sprintf("%s/%v", s.name, sig), func(t *testing.T) { crash(t, s, cluster, connect, sig, n) })
+			t.Run(s.name+"/"+signalName(sig), func(t *testing.T) { crash(t, s, cluster, connect, sig, n) })
 		}
 	}
 }
@@ -71,7 +71,7 @@ func crash(t *testing.T, s scenario, cluster *realkafka.Cluster, connect string,
 	for i := range n {
 		require.NoError(t, tr.strike(sig), "%d of %d, seed %d", i+1, n, seed)
 		if (i+1)%10 == 0 && i+1 < n {
-			fmt.Printf("%s/%v: %d of %d, %d records seen\n", s.name, sig, i+1, n, tr.checker.distinct)
+			fmt.Printf("%s/%s: %d of %d, %d records seen\n", s.name, signalName(sig), i+1, n, tr.checker.distinct)
 		}
 	}
 	v, err := tr.finish()
@@ -87,9 +87,16 @@ func (tr *trial) summarize(sig syscall.Signal, seed uint64, v verdict, took time
 	if tr.scenario.brokerToo {
 		brokerKills = fmt.Sprintf(", broker kills %d", tr.brokerKills)
 	}
-	fmt.Printf("%s: seed %d, transaction.version %d, %v %d times (%d while starting)%s, %v, longest pause %v, took %v\n",
-		tr.scenario.name, seed, *flagTV, sig, tr.kills, tr.early, brokerKills, v,
-		tr.longest.Round(time.Millisecond), took.Round(time.Second))
+	fmt.Printf("%s: seed %d, transaction.version %d, SIG%s %d times (%d while starting)%s, %v, longest pause %v, longest stop %v, took %v\n",
+		tr.scenario.name, seed, *flagTV, signalName(sig), tr.kills, tr.early, brokerKills, v,
+		tr.longestPause.Round(time.Millisecond), tr.longestStop.Round(time.Millisecond), took.Round(time.Second))
+}
+
+func signalName(sig syscall.Signal) string {
+	if sig == syscall.SIGTERM {
+		return "TERM"
+	}
+	return "KILL"
 }
 
 func seedOf(t *testing.T) uint64 {
