@@ -74,8 +74,8 @@ type Config struct {
 	Pool checkpoint.Pool
 	// TransactionTimeout is 0 for the broker's maximum, at most 1 h.
 	TransactionTimeout time.Duration
-	// DeliveryTimeout fails a record that could not be sent for so long, without a transaction; 0 is the default. With
-	// one, the transaction's timeout takes its place.
+	// DeliveryTimeout bounds a write that waits for the broker's acknowledgement; 0 is the default. In a checkpoint it is
+	// the checkpoint's timeout that bounds the flush.
 	DeliveryTimeout time.Duration
 	// MaxBufferedRecords and MaxBufferedBytes bound what is sent and not acknowledged; 0 is the default.
 	MaxBufferedRecords int
@@ -115,8 +115,11 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// options are those of a producing client whose records fail after the delivery timeout.
-func (c Config) options(deliveryTimeout time.Duration) []kgo.Opt {
+// options are those of a producing client.
+//
+// The client's own RecordDeliveryTimeout must not be among them: it measures from the record's timestamp, which a copy
+// keeps, so every record older than the timeout would fail at the first hiccup.
+func (c Config) options() []kgo.Opt {
 	batchBytes, _ := c.clientLimit()
 	return append(c.Client[:len(c.Client):len(c.Client)],
 		kgo.RequiredAcks(kgo.AllISRAcks()),
@@ -127,7 +130,6 @@ func (c Config) options(deliveryTimeout time.Duration) []kgo.Opt {
 		kgo.MaxBufferedRecords(math.MaxInt),
 		// A broker that is away is waited for, a record that is refused fails at once.
 		kgo.RecordRetries(math.MaxInt),
-		kgo.RecordDeliveryTimeout(deliveryTimeout),
 		// A missing topic is an error within seconds, and a topic just made is found as fast.
 		kgo.UnknownTopicRetries(4),
 		kgo.MetadataMinAge(time.Second),

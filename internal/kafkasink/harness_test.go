@@ -152,7 +152,7 @@ func (r *rig) batch(tag checkpoint.Tag, values ...string) []Record {
 }
 
 func newRecord(topic string, text []byte) *kgo.Record {
-	return &kgo.Record{Topic: topic, Key: text, Value: text}
+	return &kgo.Record{Topic: topic, Key: text, Value: text, Timestamp: time.UnixMilli(1000)} // a copy of something old
 }
 
 func (r *rig) write(t *testing.T, tag checkpoint.Tag, values ...string) {
@@ -226,20 +226,31 @@ func hold(t *testing.T, fake *kfake.Cluster) (arrived <-chan struct{}, release f
 func refuse(fake *kfake.Cluster, with *kerr.Error) {
 	fake.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		fake.KeepControl()
-		produce := req.(*kmsg.ProduceRequest)
-		resp := produce.ResponseKind().(*kmsg.ProduceResponse)
-		for _, topic := range produce.Topics {
-			t := kmsg.NewProduceResponseTopic()
-			t.Topic, t.TopicID = topic.Topic, topic.TopicID
-			for _, partition := range topic.Partitions {
-				p := kmsg.NewProduceResponseTopicPartition()
-				p.Partition, p.ErrorCode = partition.Partition, with.Code
-				t.Partitions = append(t.Partitions, p)
-			}
-			resp.Topics = append(resp.Topics, t)
-		}
-		return resp, nil, true
+		return refusal(req, with), nil, true
 	})
+}
+
+// answerOnce makes it answer the next one so.
+func answerOnce(fake *kfake.Cluster, with *kerr.Error) {
+	fake.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		return refusal(req, with), nil, true
+	})
+}
+
+func refusal(req kmsg.Request, with *kerr.Error) kmsg.Response {
+	produce := req.(*kmsg.ProduceRequest)
+	resp := produce.ResponseKind().(*kmsg.ProduceResponse)
+	for _, topic := range produce.Topics {
+		t := kmsg.NewProduceResponseTopic()
+		t.Topic, t.TopicID = topic.Topic, topic.TopicID
+		for _, partition := range topic.Partitions {
+			p := kmsg.NewProduceResponseTopicPartition()
+			p.Partition, p.ErrorCode = partition.Partition, with.Code
+			t.Partitions = append(t.Partitions, p)
+		}
+		resp.Topics = append(resp.Topics, t)
+	}
+	return resp
 }
 
 // blocked runs something that is to block and returns a channel that gets its error.

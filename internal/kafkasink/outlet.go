@@ -43,7 +43,7 @@ func (s *Sink) newOutlet(a *attempt, id int32) (*outlet, error) {
 		o.tx = s.pool.Begin(id, o.acked)
 		return o, nil
 	}
-	client, err := kgo.NewClient(s.cfg.options(s.cfg.DeliveryTimeout)...)
+	client, err := kgo.NewClient(s.cfg.options()...)
 	if err != nil {
 		return nil, err
 	}
@@ -59,18 +59,20 @@ func (o *outlet) ready(ctx context.Context) error {
 	return nil
 }
 
-// produce hands records over and returns at once. tell, which may be nil, is told of each one too; without a transaction
-// it can take the place of the outlet's own reaction to failures.
-func (o *outlet) produce(records []*kgo.Record, tell func(*kgo.Record, error)) {
+// produce hands records over and returns at once.
+func (o *outlet) produce(records []*kgo.Record) {
 	if o.tx != nil {
 		o.tx.Produce(records)
 		return
 	}
-	if tell == nil {
-		tell = o.acked
-	}
+	o.produceTo(context.Background(), records, o.acked)
+}
+
+// produceTo is produce without a transaction, with another promise in place of the outlet's own reaction to failures.
+// Records that were not sent when ctx ends fail.
+func (o *outlet) produceTo(ctx context.Context, records []*kgo.Record, promise func(*kgo.Record, error)) {
 	for _, r := range records {
-		o.plain.Produce(context.Background(), r, tell)
+		o.plain.Produce(ctx, r, promise)
 	}
 }
 

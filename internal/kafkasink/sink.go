@@ -129,7 +129,7 @@ func (s *Sink) connectPool(ctx context.Context) error {
 	s.timeouts = timeouts
 	s.pool = txn.NewPool(txn.PoolConfig{
 		Broker: s.broker, Sink: s.cfg.Key, Pool: s.cfg.pool(s.clusterID), Timeouts: timeouts,
-		Client: s.cfg.options(timeouts.Candidates[0]), Log: s.cfg.Log,
+		Client: s.cfg.options(), Log: s.cfg.Log,
 	})
 	return nil
 }

@@ -156,7 +156,7 @@ func (s *Sink) write(ctx context.Context, records []*kgo.Record, bytes int64, ho
 		return nil
 	}
 	if !how.wait {
-		out.produce(records, nil)
+		out.produce(records)
 		return nil
 	}
 	return s.produceAndWait(ctx, out, records, how)
@@ -165,8 +165,10 @@ func (s *Sink) write(ctx context.Context, records []*kgo.Record, bytes int64, ho
 // produceAndWait returns what the broker answered. The batch's own failures are the caller's to handle; only where a
 // part of it belongs to the attempt do they fail that too.
 func (s *Sink) produceAndWait(ctx context.Context, out *outlet, records []*kgo.Record, how write) error {
+	deadline, cancel := context.WithTimeout(ctx, s.cfg.DeliveryTimeout)
+	defer cancel()
 	batch := newPending(len(records))
-	out.produce(records, func(r *kgo.Record, err error) {
+	out.produceTo(deadline, records, func(r *kgo.Record, err error) {
 		if how.anyAttempt {
 			out.window.release(userSize(r))
 		} else {
@@ -177,7 +179,12 @@ func (s *Sink) produceAndWait(ctx context.Context, out *outlet, records []*kgo.R
 		}
 		batch.settle(err)
 	})
-	return batch.wait(ctx)
+	err := batch.wait(deadline)
+	if deadline.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("the broker has not acknowledged the batch within %s; it may be there or not (%w)",
+			s.cfg.DeliveryTimeout, err)
+	}
+	return err
 }
 
 // enter registers a writer on the outlet that a batch goes to, waiting for one. It returns none where the batch's

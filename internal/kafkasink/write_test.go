@@ -64,7 +64,7 @@ func TestSizeIsCountedAsTheClientCounts(t *testing.T) {
 		}
 		rec.Value = bytes(limit - batchLength(&rec) - 6 + rng.IntN(12)) // within a few bytes of the limit
 		_, checked := r.check([]Record{{Record: rec}})
-		cl, err := kgo.NewClient(r.cfg.options(time.Minute)...) // one that does not know the broker's version yet
+		cl, err := kgo.NewClient(r.cfg.options()...) // one that does not know the broker's version yet
 		require.NoError(t, err)
 		sent := cl.ProduceSync(t.Context(), &rec).FirstErr()
 		cl.Close()
@@ -104,6 +104,30 @@ func TestWithoutCheckpointsARefusedRecordIsReturned(t *testing.T) {
 	refuse(fake, kerr.InvalidRecord)
 	require.ErrorIs(t, r.WriteBatch(soon(t), r.batch(checkpoint.Tag{}, "a")), kerr.InvalidRecord)
 	require.Empty(t, r.seat.failures())
+}
+
+func TestWithoutCheckpointsAWriteEndsAtTheDeliveryTimeout(t *testing.T) {
+	r, fake := fakeRig(t, unchecked, func(c *Config, _ *seat) { c.DeliveryTimeout = 50 * time.Millisecond })
+	hold(t, fake)
+	require.ErrorContains(t, r.WriteBatch(soon(t), r.batch(checkpoint.Tag{}, "a")), "has not acknowledged the batch within 50ms")
+}
+
+// TestOldRecordsDoNotTimeOut: a copy keeps timestamps, and the client would measure from them.
+func TestOldRecordsDoNotTimeOut(t *testing.T) {
+	for name, o := range map[string]option{"with checkpoints": guarantee(AtLeastOnce), "without": unchecked} {
+		t.Run(name, func(t *testing.T) {
+			r, fake := fakeRig(t, o)
+			answerOnce(fake, kerr.NotEnoughReplicas) // which the client tries again, after a look at the age
+			r.Start(tag(1), -1)
+			batch := r.batch(tag(1), "a")
+			batch[0].Timestamp = time.UnixMilli(0)
+			require.NoError(t, r.WriteBatch(t.Context(), batch))
+			if r.checkpointed {
+				require.NoError(t, r.Flush(t.Context()))
+			}
+			require.Equal(t, []string{"a"}, r.values(t))
+		})
+	}
 }
 
 func TestMissingTopicIsAClearError(t *testing.T) {

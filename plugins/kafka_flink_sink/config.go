@@ -2,7 +2,6 @@ package kafkaflinksink
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -13,6 +12,9 @@ import (
 	"github.com/tidegate/tidegate/internal/kafkaclient"
 	"github.com/tidegate/tidegate/internal/kafkasink"
 )
+
+// maxTimeout is what a number of milliseconds in 32 bits holds, rounded.
+const maxTimeout = 500 * time.Hour
 
 // config is the parsed config of one output.
 type config struct {
@@ -59,15 +61,20 @@ func parseConfig(conf *service.ParsedConfig) (config, error) {
 		p.Fail([]string{fieldTransactions, fieldOnLost}, "%q is not replay, fail or continue", policy)
 	}
 	size := p.Int(minPoolSize, fieldTransactions, fieldPoolSize)
+	index := p.Int(0, fieldIndex)
 	if p.String(fieldTransactions, fieldTimeout) != "" {
 		c.transactionTimeout = p.Duration(time.Second, fieldTransactions, fieldTimeout)
+		if c.transactionTimeout > maxTimeout {
+			p.Fail([]string{fieldTransactions, fieldTimeout}, "%s is more than %s, the most that fits into a request",
+				p.String(fieldTransactions, fieldTimeout), maxTimeout)
+		}
 	}
 	if c.guarantee == kafkasink.ExactlyOnce {
 		prefix := strings.TrimSpace(p.String(fieldPrefix))
 		if prefix == "" {
 			p.Fail([]string{fieldPrefix}, "required with delivery_guarantee: exactly-once; choose one that no other job uses")
 		}
-		c.pool = checkpoint.Pool{Prefix: prefix, Size: int32(size)}
+		c.pool = checkpoint.Pool{Prefix: prefix, Index: int32(index), Size: int32(size)}
 	}
 	c.records, err = recordsFromConfig(conf, p)
 	p.Join(err)
@@ -85,22 +92,16 @@ func recordsFromConfig(conf *service.ParsedConfig, p *benthosx.Parser) (*recordB
 			p.Fail([]string{fieldTopic}, "names no topic")
 		}
 	}
-	for _, f := range []struct {
-		name, copied string
-		to           **service.InterpolatedString
-	}{{fieldKey, metaKey, &b.key}, {fieldTimestamp, metaTimestamp, &b.timestamp}} {
-		// Written out, the default means the same: bytes stay bytes, and what is absent stays absent.
-		if strings.ReplaceAll(p.String(f.name), " ", "") == "${!@"+f.copied+"}" {
-			continue
-		}
-		if *f.to, err = conf.FieldInterpolatedString(f.name); err != nil {
-			return nil, err
-		}
+	if b.key, err = valueFromConfig(conf, fieldKey); err != nil {
+		return nil, err
+	}
+	if b.timestamp, err = valueFromConfig(conf, fieldTimestamp); err != nil {
+		return nil, err
 	}
 	from := strings.TrimSpace(p.String(fieldHeaders, fieldFrom))
 	if from != "" && (!strings.HasPrefix(from, "@") || len(from) == 1) {
-		return nil, fmt.Errorf("%s.%s: %q does not name metadata; write it as \"@kafka_headers\", or leave it empty for no headers",
-			fieldHeaders, fieldFrom, from)
+		p.Fail([]string{fieldHeaders, fieldFrom}, "%q does not name metadata; write it as \"@kafka_headers\", or leave it "+
+			"empty for no headers", from)
 	}
 	b.headersFrom = strings.TrimPrefix(from, "@")
 	return b, nil

@@ -27,6 +27,7 @@ const (
 	fieldHeaders      = "headers"
 	fieldFrom         = "from"
 	fieldTimestamp    = "timestamp"
+	fieldIndex        = "index"
 )
 
 // Values.
@@ -69,13 +70,20 @@ func spec() *service.ConfigSpec {
 			benthosx.IntField(fieldMaxInFlight, fieldMaxInFlight, 1, 1,
 				"How many batches are written at once. More than 1 gives up the order of records."),
 			service.NewInterpolatedStringField(fieldKey).Default("${! @kafka_key }").
-				Description("The key of each record. The default copies the key that the source read: bytes as they are, and no key where there was none."),
+				Description("The key of each record. Where it is one reference to metadata and nothing else, as in the default, bytes stay what they are and what is absent is no key. Empty: no keys."),
 			service.NewObjectField(fieldHeaders,
 				service.NewStringField(fieldFrom).Default("@kafka_headers").
-					Description("Metadata that holds a list of `{key, value}` objects; order and duplicates are kept, a null value is not an empty one. Empty: no headers."),
+					Description("Metadata that holds a list of `{key, value}` objects; order and duplicates are kept, a null value is not an empty one. Empty: no headers.").
+					LintRule(`
+root = if this.string().trim() != "" && !this.string().trim().re_match("^@.") {
+  "headers.from: %v does not name metadata; write it as \"@kafka_headers\", or leave it empty for no headers".format(this.string().quote())
+}`),
 			).Description("The headers of each record."),
 			service.NewInterpolatedStringField(fieldTimestamp).Default("${! @kafka_timestamp_ms }").
-				Description("The timestamp of each record, in milliseconds since 1970. The default copies the one that the source read, and is now where there was none."),
+				Description("The timestamp of each record, in milliseconds since 1970. The default copies the one that the source read, and is now where there was none. Empty: now."),
+			benthosx.IntField(fieldIndex, fieldIndex, 0, 0,
+				"The number of this process among those that share the work, as in the source's `index`. Each has transactional ids of its own.").
+				Advanced(),
 		).
 		LintRule(`
 root = if this.delivery_guarantee.or("").string().lowercase() == "exactly-once" && this.transactional_id_prefix.or("").string().trim() == "" {
@@ -98,6 +106,8 @@ root = if this.string() != "" && $d == null {
   "transactions.timeout: %v is not a duration, such as 15m or 1h".format(this.string().quote())
 } else if this.string() != "" && $d < "1s".parse_duration() {
   "transactions.timeout: %v is less than 1s, the least there is".format(this.string())
+} else if this.string() != "" && $d > "500h".parse_duration() {
+  "transactions.timeout: %v is more than 500h, the most that fits into a request".format(this.string())
 }`),
 		service.NewStringAnnotatedEnumField(fieldOnLost, map[string]string{
 			lostReplay:   "Its records are read and written again, where no part of its checkpoint is visible yet; else the process ends.",

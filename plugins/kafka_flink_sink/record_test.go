@@ -1,0 +1,264 @@
+package kafkaflinksink
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/redpanda-data/benthos/v4/public/bloblang"
+	"github.com/redpanda-data/benthos/v4/public/service"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/tidegate/tidegate/internal/checkpoint"
+	"github.com/tidegate/tidegate/internal/kafkasink"
+)
+
+// builder makes records as a config with some lines more would.
+func builder(t *testing.T, more string) *recordBuilder {
+	t.Helper()
+	c, err := parse(t, "bootstrap_servers: localhost:9092\ntopic: copy\n"+more)
+	require.NoError(t, err)
+	return c.records
+}
+
+// sourceMessage is what kafka_flink_source makes of a record.
+func sourceMessage(r kgo.Record) *service.Message {
+	m := service.NewMessage(r.Value)
+	if r.Key != nil {
+		m.MetaSetMut("kafka_key", r.Key)
+	}
+	if !r.Timestamp.IsZero() {
+		m.MetaSetMut("kafka_timestamp_ms", r.Timestamp.UnixMilli())
+	}
+	list := []any{}
+	for _, h := range r.Headers {
+		var value any
+		if h.Value != nil {
+			value = h.Value
+		}
+		list = append(list, map[string]any{"key": h.Key, "value": value})
+	}
+	m.MetaSetMut("kafka_headers", list)
+	if r.Value == nil {
+		m.MetaSetMut("kafka_tombstone_message", true)
+	}
+	return m
+}
+
+var awkward = []kgo.Record{
+	{Key: []byte("k"), Value: []byte("v"), Timestamp: time.UnixMilli(1_700_000_000_123)},
+	{Key: nil, Value: []byte{}, Timestamp: time.UnixMilli(0)},
+	{Key: []byte{}, Value: nil},
+	{Key: []byte{0, 255, 254, '\n'}, Value: []byte{255, 0, 128}, Headers: []kgo.RecordHeader{
+		{Key: "a", Value: []byte("1")}, {Key: "b", Value: nil}, {Key: "a", Value: []byte{}}, {Key: "", Value: []byte{0, 255}},
+	}},
+}
+
+// TestPlainCopyIsByteForByte: rule 9. Written out, the default means the same.
+func TestPlainCopyIsByteForByte(t *testing.T) {
+	for _, more := range []string{
+		"",
+		"key: ${! @kafka_key }\ntimestamp: ${! @kafka_timestamp_ms }",
+		"key: ${!@kafka_key}\ntimestamp: ${! meta(\"kafka_timestamp_ms\") }",
+		`key: '${! @"kafka_key" }'` + "\ntimestamp: ${! metadata(\"kafka_timestamp_ms\") }",
+	} {
+		b := builder(t, more)
+		for _, want := range awkward {
+			records, err := b.build(service.MessageBatch{sourceMessage(want)})
+			require.NoError(t, err)
+			want.Topic = "copy"
+			require.Equal(t, []kafkasink.Record{{Record: want}}, records)
+		}
+	}
+}
+
+// TestCopySurvivesMappings: a mapping hands on other Go types for the same values.
+func TestCopySurvivesMappings(t *testing.T) {
+	for name, mapping := range map[string]string{
+		"the message alone":      `root = this`,
+		"all metadata assigned":  `meta = @`,
+		"key assigned":           `meta kafka_key = @kafka_key`,
+		"headers assigned":       `meta kafka_headers = @kafka_headers`,
+		"headers rebuilt":        `meta kafka_headers = @kafka_headers.map_each(h -> {"key": h.key, "value": h.value})`,
+		"headers added, dropped": `meta kafka_headers = @kafka_headers.append({"key": "x", "value": "y"}).filter(h -> h.key != "x")`,
+		"timestamp as text":      `meta kafka_timestamp_ms = @kafka_timestamp_ms.string()`,
+		"timestamp as number":    `meta kafka_timestamp_ms = @kafka_timestamp_ms.number()`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			exec, err := bloblang.Parse(mapping)
+			require.NoError(t, err)
+			want := kgo.Record{
+				Key: []byte{0, 255}, Value: []byte(`{"id":1}`), Timestamp: time.UnixMilli(1_700_000_000_123),
+				Headers: []kgo.RecordHeader{{Key: "a", Value: []byte{255}}, {Key: "a", Value: nil}, {Key: "b", Value: []byte{}}},
+			}
+			msg, err := sourceMessage(want).BloblangQuery(exec)
+			require.NoError(t, err)
+			records, err := builder(t, "").build(service.MessageBatch{msg})
+			require.NoError(t, err)
+			want.Topic = "copy"
+			require.Equal(t, []kafkasink.Record{{Record: want}}, records)
+		})
+	}
+}
+
+func TestKey(t *testing.T) {
+	meta := func(v any) func(*service.Message) {
+		return func(m *service.Message) { m.MetaSetMut("kafka_key", v) }
+	}
+	for name, tc := range map[string]struct {
+		yaml string
+		set  func(*service.Message)
+		key  []byte
+		err  string
+	}{
+		"absent":                         {set: func(*service.Message) {}},
+		"null":                           {set: meta(nil)},
+		"empty text":                     {set: meta(""), key: []byte{}},
+		"empty bytes":                    {set: meta([]byte(nil)), key: []byte{}},
+		"text":                           {set: meta("k"), key: []byte("k")},
+		"whole number":                   {set: meta(int64(7)), key: []byte("7")},
+		"large number":                   {set: meta(float64(1_000_000)), key: []byte("1000000")},
+		"fraction":                       {set: meta(0.5), key: []byte("0.5")},
+		"JSON number":                    {set: meta(json.Number("12345678901234567890")), key: []byte("12345678901234567890")},
+		"list":                           {set: meta([]any{"a"}), err: "`key`: @kafka_key: a list cannot be written as bytes"},
+		"object":                         {set: meta(map[string]any{}), err: "`key`: @kafka_key: a object cannot be written"},
+		"other metadata":                 {yaml: "key: ${! @other }", set: func(m *service.Message) { m.MetaSetMut("other", []byte{255}) }, key: []byte{255}},
+		"other metadata, absent":         {yaml: "key: ${! @other }", set: meta("not this")},
+		"none":                           {yaml: `key: ""`, set: meta("not this")},
+		"constant":                       {yaml: "key: all", set: meta("not this"), key: []byte("all")},
+		"a part of the value":            {yaml: `key: ${! json("id") }`, set: meta("not this"), key: []byte("7")},
+		"text around":                    {yaml: "key: k-${! @kafka_key }", set: meta("1"), key: []byte("k-1")},
+		"an interpolation that can fail": {yaml: `key: ${! json("id").uppercase() }`, set: meta(""), err: "`key`: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			msg := service.NewMessage([]byte(`{"id":7}`))
+			tc.set(msg)
+			records, err := builder(t, tc.yaml).build(service.MessageBatch{msg})
+			if tc.err != "" {
+				require.ErrorContains(t, err, tc.err)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, tc.key, records[0].Key)
+		})
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	entry := func(key, value any) any { return map[string]any{"key": key, "value": value} }
+	for name, tc := range map[string]struct {
+		list any
+		want []kgo.RecordHeader
+		err  string
+	}{
+		"null":            {list: nil},
+		"empty":           {list: []any{}},
+		"text":            {list: []any{entry("a", "1")}, want: []kgo.RecordHeader{{Key: "a", Value: []byte("1")}}},
+		"key of bytes":    {list: []any{entry([]byte("a"), "1")}, want: []kgo.RecordHeader{{Key: "a", Value: []byte("1")}}},
+		"number":          {list: []any{entry("a", 1e6)}, want: []kgo.RecordHeader{{Key: "a", Value: []byte("1000000")}}},
+		"null value":      {list: []any{entry("a", nil)}, want: []kgo.RecordHeader{{Key: "a"}}},
+		"value missing":   {list: []any{map[string]any{"key": "a"}}, want: []kgo.RecordHeader{{Key: "a"}}},
+		"no list":         {list: map[string]any{"a": "1"}, err: "a object is not a list of {key, value} objects"},
+		"text for a list": {list: "a=1", err: "a string is not a list"},
+		"entry no object": {list: []any{"a"}, err: "entry 0 is a string, not a {key, value} object"},
+		"key missing":     {list: []any{entry("a", "1"), map[string]any{"value": "1"}}, err: "entry 1 has a key that is a null"},
+		"key a number":    {list: []any{entry(7, "1")}, err: "entry 0 has a key that is a int"},
+		"value a list":    {list: []any{entry("a", []any{})}, err: `entry 0 ("a"): a list cannot be written as bytes`},
+		"value an object": {list: []any{entry("a", map[string]any{})}, err: "a object cannot be written as bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			msg := service.NewMessage(nil)
+			msg.MetaSetMut("kafka_headers", tc.list)
+			records, err := builder(t, "").build(service.MessageBatch{msg})
+			if tc.err != "" {
+				require.ErrorContains(t, err, "`headers.from` @kafka_headers: ")
+				require.ErrorContains(t, err, tc.err)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, tc.want, records[0].Headers)
+		})
+	}
+	t.Run("from elsewhere", func(t *testing.T) {
+		msg := service.NewMessage(nil)
+		msg.MetaSetMut("mine", []any{entry("a", "1")})
+		msg.MetaSetMut("kafka_headers", []any{entry("b", "2")})
+		records, err := builder(t, `headers: { from: "@mine" }`).build(service.MessageBatch{msg})
+		require.NoError(t, err)
+		require.Equal(t, []kgo.RecordHeader{{Key: "a", Value: []byte("1")}}, records[0].Headers)
+		records, err = builder(t, `headers: { from: "" }`).build(service.MessageBatch{msg})
+		require.NoError(t, err)
+		require.Empty(t, records[0].Headers)
+	})
+}
+
+func TestTimestamp(t *testing.T) {
+	for name, tc := range map[string]struct {
+		yaml string
+		meta any
+		want int64 // -1: now
+		err  string
+	}{
+		"absent":            {want: -1},
+		"text":              {meta: "1700000000123", want: 1_700_000_000_123},
+		"float":             {meta: float64(1_700_000_000_123), want: 1_700_000_000_123},
+		"words":             {meta: "yesterday", err: "`timestamp`: @kafka_timestamp_ms: \"yesterday\" is not a whole number of milliseconds"},
+		"fraction":          {meta: 0.5, err: "\"0.5\" is not a whole number"},
+		"list":              {meta: []any{}, err: "a list cannot"},
+		"interpolated":      {yaml: `timestamp: ${! json("ts") }`, want: 42},
+		"interpolated text": {yaml: `timestamp: ${! json("name") }`, err: "`timestamp`: \"x\" is not a whole number"},
+		"none":              {yaml: `timestamp: ""`, meta: int64(5), want: -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			msg := service.NewMessage([]byte(`{"ts":42,"name":"x"}`))
+			if tc.meta != nil {
+				msg.MetaSetMut("kafka_timestamp_ms", tc.meta)
+			}
+			records, err := builder(t, tc.yaml).build(service.MessageBatch{msg})
+			switch {
+			case tc.err != "":
+				require.ErrorContains(t, err, tc.err)
+			case tc.want < 0:
+				require.NoError(t, err)
+				require.True(t, records[0].Timestamp.IsZero(), "the client fills in now")
+			default:
+				require.NoError(t, err)
+				require.Equal(t, tc.want, records[0].Timestamp.UnixMilli())
+			}
+		})
+	}
+}
+
+func TestTombstone(t *testing.T) {
+	for mark, null := range map[any]bool{true: true, "true": true, false: false, "false": false, nil: false, int64(1): false} {
+		msg := service.NewMessage([]byte("v"))
+		msg.MetaSetMut("kafka_tombstone_message", mark)
+		records, err := builder(t, "").build(service.MessageBatch{msg})
+		require.NoError(t, err)
+		require.Equal(t, null, records[0].Value == nil, "mark %v", mark)
+	}
+}
+
+func TestTopicAndTag(t *testing.T) {
+	tag := checkpoint.Tag{Stream: new(checkpoint.Stream), Attempt: 7}
+	msg := service.NewMessage([]byte("v"))
+	msg = msg.WithContext(checkpoint.WithTag(msg.Context(), tag))
+	msg.MetaSetMut("kafka_topic", "orders")
+	b := builder(t, "")
+	records, err := b.build(service.MessageBatch{msg, service.NewMessage([]byte("foreign"))})
+	require.NoError(t, err)
+	require.Equal(t, tag, records[0].Tag)
+	require.Zero(t, records[1].Tag)
+
+	c, err := parse(t, "bootstrap_servers: localhost:9092\ntopic: copy-${! @kafka_topic }")
+	require.NoError(t, err)
+	records, err = c.records.build(service.MessageBatch{msg})
+	require.NoError(t, err)
+	require.Equal(t, "copy-orders", records[0].Topic)
+
+	c, err = parse(t, "bootstrap_servers: localhost:9092\ntopic: ${! json(\"topic\").uppercase() }")
+	require.NoError(t, err)
+	_, err = c.records.build(service.MessageBatch{msg})
+	require.ErrorContains(t, err, "message 0 of a batch of 1: `topic`: ")
+}
