@@ -25,7 +25,12 @@ const (
 	childDir  = "TIDEGATE_CACHE_TEST_DIR"
 )
 
+const roleStreams = "streams"
+
 func runChild(role string) int {
+	if role == roleStreams {
+		return runStreams(os.Getenv(childDir))
+	}
 	kind, part, _ := strings.Cut(role, "/")
 	r := &registry{
 		fs: process.fs, canonical: process.canonical, identify: process.identify, now: process.now,

@@ -66,25 +66,42 @@ func OpenStore(ctx context.Context, res *service.Resources, label, streamID stri
 	return s, nil
 }
 
+// CheckStore tells whether the label names a cache that can hold checkpoints, without opening anything: a wrong label is
+// known before a broker has to answer. Its error is a *StoreError.
+func CheckStore(ctx context.Context, res *service.Resources, label string) error {
+	if _, err := provider(ctx, res, label); err != nil {
+		return &StoreError{Field: "checkpoint.store", Label: label, Err: err}
+	}
+	return nil
+}
+
 func openStore(ctx context.Context, res *service.Resources, label, streamID string, retained int) (Store, error) {
+	p, err := provider(ctx, res, label)
+	if err != nil {
+		return nil, err
+	}
+	return p.OpenStore(ctx, streamID, retained)
+}
+
+func provider(ctx context.Context, res *service.Resources, label string) (StoreProvider, error) {
 	if !res.HasCache(label) {
 		return nil, ErrNoSuchCache
 	}
-	var provider StoreProvider
+	var found StoreProvider
 	// Benthos builds a cache at its first access, so this is what makes ours register.
 	err := res.AccessCache(ctx, label, func(service.Cache) {
 		if v, ok := res.GetGeneric(providerKey{label}); ok {
-			provider = v.(StoreProvider)
+			found = v.(StoreProvider)
 		}
 	})
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("building the cache: %w", err)
-	case provider == nil, !provider.live():
+	case found == nil, !found.live():
 		// A generic is never deleted: a closed provider is one that a config update has replaced by another cache.
 		return nil, ErrNotAStore
 	}
-	return provider.OpenStore(ctx, streamID, retained)
+	return found, nil
 }
 
 // openOn opens a store in the place a lease is for, and keeps that locked.

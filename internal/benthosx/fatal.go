@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/redpanda-data/benthos/v4/public/service"
 )
@@ -13,20 +14,42 @@ import (
 var fatal struct {
 	sync.Mutex
 	cause error
+	// ended is closed when Main returns; nil where Main does not run.
+	ended chan struct{}
 }
+
+// resignal is how often Fatal repeats its signal: Benthos hears of none that came before it listens.
+const resignal = 200 * time.Millisecond
 
 // Fatal ends the process with the cause: an input cannot do so by returning an error, which Benthos retries for ever.
 // It records the cause and asks the process to stop as an operator would, so that everything else closes in order;
 // Main then exits 1 with the cause as its last line. Calls after the first change nothing.
 func Fatal(cause error) {
 	fatal.Lock()
-	first := fatal.cause == nil
+	first, ended := fatal.cause == nil, fatal.ended
 	if first {
 		fatal.cause = cause
 	}
 	fatal.Unlock()
-	if first {
+	switch {
+	case !first:
+	case ended == nil:
 		signalSelf()
+	default:
+		go signalUntil(ended)
+	}
+}
+
+func signalUntil(ended <-chan struct{}) {
+	tick := time.NewTicker(resignal)
+	defer tick.Stop()
+	for {
+		signalSelf()
+		select {
+		case <-ended:
+			return
+		case <-tick.C:
+		}
 	}
 }
 
@@ -40,6 +63,15 @@ func FatalCause() error {
 // Main runs the Benthos command line and returns the process's exit code: Benthos's own, or 1 where Fatal was called,
 // with the cause as the last line on standard error.
 func Main(opts ...service.CLIOptFunc) int {
+	// A Fatal that comes before Benthos listens must not end the process on the spot.
+	early := make(chan os.Signal, 1)
+	notifyStop(early)
+	ended := make(chan struct{})
+	fatal.Lock()
+	fatal.ended = ended
+	fatal.Unlock()
+	defer close(ended)
+
 	code, err := service.RunCLIToCode(context.Background(), opts...)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

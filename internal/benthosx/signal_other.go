@@ -2,7 +2,10 @@
 
 package benthosx
 
-import "os"
+import (
+	"os"
+	"os/signal"
+)
 
 // signalSelf interrupts the process; where a process cannot signal itself, it ends at once.
 func signalSelf() {
@@ -14,3 +17,6 @@ func signalSelf() {
 		os.Exit(1)
 	}
 }
+
+// notifyStop takes the signal's default effect away.
+func notifyStop(c chan<- os.Signal) { signal.Notify(c, os.Interrupt) }

@@ -18,10 +18,14 @@ func StreamOf(res *service.Resources) *checkpoint.Stream {
 	if v, ok := res.GetGeneric(key); ok {
 		return v.(*checkpoint.Stream)
 	}
+	log := Logger(res).With("component", "checkpoint")
 	v, _ := res.GetOrSetGeneric(key, checkpoint.NewStream(checkpoint.StreamOptions{
 		ID:     res.StreamID(),
-		Logger: Logger(res).With("component", "checkpoint"),
-		Fatal:  Fatal,
+		Logger: log,
+		Fatal: func(cause error) {
+			log.Error("the process ends", "cause", cause)
+			Fatal(cause)
+		},
 	}))
 	return v.(*checkpoint.Stream)
 }

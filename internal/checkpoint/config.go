@@ -23,6 +23,8 @@ const (
 
 // Config are the settings of the coordinator, equal in every source of the stream.
 type Config struct {
+	// AtLeastOnce is checkpoint.mode: at-least-once, which an exactly-once sink contradicts.
+	AtLeastOnce       bool
 	Interval          time.Duration
 	MinPause          time.Duration
 	Timeout           time.Duration
@@ -97,6 +99,10 @@ func checkBuild(seats []*Seat) (*Config, error) {
 		}
 		if cfg == nil {
 			return nil, fmt.Errorf("output %q: %w", s.key, ErrNoCheckpointing)
+		}
+		if cfg.AtLeastOnce {
+			return nil, fmt.Errorf("output %q has delivery_guarantee: exactly-once, and its input checkpoint.mode: "+
+				"at-least-once; make them equal", s.key)
 		}
 		p := s.sink.Pool
 		if need := int32(max(1, cfg.MaxConcurrent)) + 2; p.Size < need {

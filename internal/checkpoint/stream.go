@@ -30,6 +30,8 @@ type build struct {
 	sinks   bool
 	run     *run
 	failure error
+	// over is set when every source has left: nobody needs to connect any more.
+	over bool
 }
 
 // NewStream returns a coordinator that does nothing until components are declared and join.
@@ -142,7 +144,7 @@ func (s *Seat) JoinSink(ctx context.Context, clusterID string, sink Sink) error 
 func (s *Seat) join(ctx context.Context, fill func()) error {
 	st := s.stream
 	st.mu.Lock()
-	if s.left {
+	if s.left || s.build.over {
 		st.mu.Unlock()
 		return ErrLeft
 	}
@@ -303,6 +305,14 @@ func (s *Seat) Close(ctx context.Context, hard bool) error {
 	return nil
 }
 
+// Over tells whether the stream's sources have all ended. A sink that has not connected by then never needs to; Benthos
+// would otherwise let it try until the end of the shutdown timeout.
+func (s *Seat) Over() bool {
+	s.stream.mu.Lock()
+	defer s.stream.mu.Unlock()
+	return s.build.over
+}
+
 // Leave ends a component's part for good. The last one to leave ends the run.
 func (s *Seat) Leave() {
 	st := s.stream
@@ -310,6 +320,12 @@ func (s *Seat) Leave() {
 	s.left = true
 	s.end()
 	b := s.build
+	if s.source != nil && !slices.ContainsFunc(b.seats, func(o *Seat) bool { return o.source != nil && !o.left }) {
+		b.over = true
+		for _, o := range b.seats {
+			o.end()
+		}
+	}
 	last := b == st.cur && !slices.ContainsFunc(b.seats, func(o *Seat) bool { return !o.left })
 	if last {
 		st.cur = nil

@@ -354,6 +354,8 @@ func TestComponentsThatDoNotFitAreRefused(t *testing.T) {
 	other.Interval = 2 * time.Second
 	concurrent := benchConfig
 	concurrent.MaxConcurrent = 3
+	atLeastOnce := benchConfig
+	atLeastOnce.AtLeastOnce = true
 	pool := Pool{Prefix: "p", Size: 3}
 	type seat struct {
 		source *Config
@@ -365,6 +367,7 @@ func TestComponentsThatDoNotFitAreRefused(t *testing.T) {
 	}{
 		"exactly-once without checkpoints": {[]seat{{pool: pool}}, "needs an input kafka_flink_source with checkpoint.interval"},
 		"differing checkpoint blocks":      {[]seat{{source: &cfg}, {source: &other}, {pool: pool}}, "different checkpoint blocks"},
+		"two modes":                        {[]seat{{source: &atLeastOnce}, {pool: pool}}, "make them equal"},
 		"a pool too small":                 {[]seat{{source: &concurrent}, {pool: pool}}, "needs at least 5"},
 		"one prefix twice":                 {[]seat{{source: &cfg}, {pool: pool}, {pool: pool}}, "same transactional_id_prefix"},
 	}
@@ -458,6 +461,23 @@ func TestRebuiltStreamEndsItsPredecessorAndGoesOnFromItsRecord(t *testing.T) {
 		b.move(1)
 		b.stop()
 		assert.EqualValues(t, 5+1, b.sink.visible, "the recovery asks again for what the newest record holds")
+	})
+}
+
+func TestSinkThatWaitsForAStreamThatIsOverStopsWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		cfg := benchConfig
+		b.declare(&cfg, Pool{Prefix: "p", Size: 3})
+		joined := make(chan error, 1)
+		go func() { joined <- b.sinkSeat.JoinSink(t.Context(), "cluster", b.sink) }()
+		synctest.Wait()
+		assert.False(t, b.sinkSeat.Over())
+		require.NoError(t, b.srcSeat.Close(t.Context(), false), "the source never reached its cluster")
+		require.ErrorIs(t, <-joined, ErrLeft)
+		assert.True(t, b.sinkSeat.Over())
+		require.ErrorIs(t, b.sinkSeat.JoinSink(t.Context(), "cluster", b.sink), ErrLeft)
+		b.sinkSeat.Leave()
 	})
 }
 

@@ -19,6 +19,8 @@ type Transaction struct {
 	id   int32
 	name string
 	done func(*kgo.Record, error)
+	// promise is settle, made once and not for each record.
+	promise func(*kgo.Record, error)
 
 	// ready is closed once the transaction has begun or never will; err, client, producer id and epoch are set before.
 	ready chan struct{}
@@ -43,10 +45,12 @@ type Transaction struct {
 }
 
 func newTransaction(p *Pool, id int32, done func(*kgo.Record, error)) *Transaction {
-	return &Transaction{
+	t := &Transaction{
 		pool: p, id: id, name: ID(p.cfg.Pool, id), done: done,
 		ready: make(chan struct{}), producerID: -1, epoch: -1,
 	}
+	t.promise = t.settle
+	return t
 }
 
 // TransactionalID returns the transaction's id.
@@ -144,8 +148,8 @@ func (t *Transaction) Produce(records []*kgo.Record) {
 	}
 }
 
-// promise is called by one goroutine at a time.
-func (t *Transaction) promise(r *kgo.Record, err error) {
+// settle is called by one goroutine at a time.
+func (t *Transaction) settle(r *kgo.Record, err error) {
 	if err == nil {
 		t.tally.add(r)
 		t.acked.Add(1)

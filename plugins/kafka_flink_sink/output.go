@@ -13,12 +13,8 @@ import (
 	"github.com/tidegate/tidegate/internal/kafkasink"
 )
 
-const (
-	// reconnectWait is how long Benthos waits before it tries a cluster again that does not answer.
-	reconnectWait = 2 * time.Second
-	// failedWait follows an error that is final: the process is ending, and the cause is logged once.
-	failedWait = time.Minute
-)
+// reconnectWait is how long Benthos waits before it tries a cluster again that does not answer.
+const reconnectWait = 5 * time.Second
 
 // output is the Benthos side of a sink.
 type output struct {
@@ -60,21 +56,26 @@ func newOutput(conf *service.ParsedConfig, res *service.Resources) (out service.
 	return &output{sink: sink, seat: seat, records: cfg.records}, policy, cfg.maxInFlight, nil
 }
 
-// Connect reaches the cluster, then waits until the stream has recovered.
+// Connect reaches the cluster, then waits until the stream has recovered. Where the process is ending anyway it ends the
+// output, since Benthos would go on trying until the shutdown timeout.
 func (o *output) Connect(ctx context.Context) error {
+	if o.seat.Over() {
+		return service.ErrEndOfInput
+	}
 	clusterID, err := o.sink.Connect(ctx)
 	if kafkaclient.Classify(err) == kafkaclient.ClassAuthorisation {
 		o.seat.Fatal(err) // Rule 13: what the cluster refuses it will refuse again.
-		return service.NewErrBackOff(err, failedWait)
+	}
+	if benthosx.FatalCause() != nil {
+		return service.ErrEndOfInput
 	}
 	if err != nil {
 		return service.NewErrBackOff(err, reconnectWait)
 	}
-	err = o.seat.JoinSink(ctx, clusterID, o.sink)
-	if err == nil || ctx.Err() != nil {
+	if err = o.seat.JoinSink(ctx, clusterID, o.sink); err == nil || ctx.Err() != nil {
 		return err
 	}
-	return service.NewErrBackOff(err, failedWait)
+	return service.ErrEndOfInput // The cause is on its way to the last line of the log, or the stream was stopped.
 }
 
 // WriteBatch hands a batch to the sink; see kafkasink.Sink.WriteBatch for what its error means.

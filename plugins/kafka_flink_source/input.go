@@ -16,18 +16,15 @@ import (
 	"github.com/tidegate/tidegate/internal/kafkasource"
 )
 
-const (
-	// reconnectWait is how long Benthos waits before it tries a cluster again that does not answer.
-	reconnectWait = 2 * time.Second
-	// failedWait follows an error that is final: the process is ending, and the cause is logged once.
-	failedWait = time.Minute
-)
+// reconnectWait is how long Benthos waits before it tries a cluster again that does not answer.
+const reconnectWait = 5 * time.Second
 
 // input is the Benthos side of a source.
 type input struct {
-	reader   *kafkasource.Reader
-	seat     *checkpoint.Seat
-	messages *messages
+	reader     *kafkasource.Reader
+	seat       *checkpoint.Seat
+	messages   *messages
+	checkStore func(context.Context) error
 }
 
 // newInput parses and declares, and has no other effect: Benthos builds inputs that it never starts.
@@ -68,7 +65,10 @@ func newInput(conf *service.ParsedConfig, res *service.Resources) (service.Batch
 	if err != nil {
 		return nil, err
 	}
-	return &input{reader: reader, seat: seat, messages: newMessages(cfg.metadata)}, nil
+	return &input{
+		reader: reader, seat: seat, messages: newMessages(cfg.metadata),
+		checkStore: func(ctx context.Context) error { return cache.CheckStore(ctx, res, cfg.store) },
+	}, nil
 }
 
 // metrics are the source's own; Benthos counts what is received.
@@ -86,22 +86,28 @@ func metrics(m *service.Metrics) kafkasource.Metrics {
 	}
 }
 
-// Connect reaches the cluster, then waits until the stream has recovered and says where to begin.
+// Connect reaches the cluster, then waits until the stream has recovered and says where to begin. Where the process is
+// ending anyway it ends the input.
 func (in *input) Connect(ctx context.Context) error {
+	// A wrong label is said at once, not when the broker has come; a label of another file is not known earlier.
+	if err := in.checkStore(ctx); err != nil {
+		in.seat.Fatal(err)
+		return service.ErrEndOfInput
+	}
 	err := in.reader.Connect(ctx)
 	if kafkaclient.Classify(err) == kafkaclient.ClassAuthorisation {
-		// Rule 13: what the cluster refuses it will refuse again.
-		in.seat.Fatal(err)
-		return service.NewErrBackOff(err, failedWait)
+		in.seat.Fatal(err) // Rule 13: what the cluster refuses it will refuse again.
+	}
+	if benthosx.FatalCause() != nil {
+		return service.ErrEndOfInput
 	}
 	if err != nil {
 		return service.NewErrBackOff(err, reconnectWait)
 	}
-	err = in.seat.JoinSource(ctx, in.reader)
-	if err == nil || ctx.Err() != nil {
+	if err = in.seat.JoinSource(ctx, in.reader); err == nil || ctx.Err() != nil {
 		return err
 	}
-	return service.NewErrBackOff(err, failedWait)
+	return service.ErrEndOfInput // The cause is on its way to the last line of the log, or the stream was stopped.
 }
 
 // ReadBatch returns the next batch. Its context ends at a soft stop.

@@ -41,7 +41,7 @@ func spec() *service.ConfigSpec {
 			}).Default(readUncommitted).Description("Which records of transactional topics are read."),
 			metadataField(),
 			checkpointField(),
-			boolField(fieldCommitOffsets, fieldCommitOffsets, true,
+			benthosx.BoolField(fieldCommitOffsets, fieldCommitOffsets, true,
 				"Whether the positions of every completed checkpoint are committed to the consumer group, true or false. What is "+
 					"delivered never depends on them."),
 		).
@@ -141,7 +141,7 @@ func toAny(list []string) []any {
 func checkpointField() *service.ConfigField {
 	path := func(name string) string { return fieldCheckpoint + "." + name }
 	return service.NewObjectField(fieldCheckpoint,
-		durationField(path(fieldInterval), fieldInterval, "10ms",
+		benthosx.DurationField(path(fieldInterval), fieldInterval, "10ms",
 			"The time from the start of one checkpoint to the start of the next. With an exactly-once sink it is also how often "+
 				"records become visible to read_committed consumers. Required in this version.").Optional().Example("5s"),
 		service.NewStringField(fieldStore).Default("").
@@ -151,24 +151,24 @@ func checkpointField() *service.ConfigField {
 			exactlyOnce: "With an exactly-once sink nothing is lost and nothing is visible twice.",
 			atLeastOnce: "Not to be combined with an exactly-once sink.",
 		}).Default(exactlyOnce).Description("What checkpoints promise, by Flink's `execution.checkpointing.mode`."),
-		durationField(path(fieldTimeout), fieldTimeout, "10ms",
+		benthosx.DurationField(path(fieldTimeout), fieldTimeout, "10ms",
 			"How long a checkpoint may take before it is declined. Together with the interval it has to be below the transaction "+
 				"timeout of an exactly-once sink.").Default("10m"),
-		durationField(path(fieldMinPause), fieldMinPause, "0s",
+		benthosx.DurationField(path(fieldMinPause), fieldMinPause, "0s",
 			"The least time between the end of one checkpoint and the start of the next.").Default("0s").Advanced(),
-		intField(path(fieldMaxConcurrent), fieldMaxConcurrent, 1, 1,
+		benthosx.IntField(path(fieldMaxConcurrent), fieldMaxConcurrent, 1, 1,
 			"How many checkpoints may be under way at once. A whole number.").Advanced(),
-		intField(path(fieldTolerableFailures), fieldTolerableFailures, 0, 0,
+		benthosx.IntField(path(fieldTolerableFailures), fieldTolerableFailures, 0, 0,
 			"How many checkpoints in a row may be declined before the stream goes back to the last one. A whole number.").Advanced(),
-		intField(path(fieldRetained), fieldRetained, 2, 1,
+		benthosx.IntField(path(fieldRetained), fieldRetained, 2, 1,
 			"How many checkpoint records are kept. Recovery needs one; more are for people to go back to. A whole number.").Advanced(),
 		service.NewStringAnnotatedEnumField(fieldOnStop, map[string]string{
 			stopRetain: "The checkpoints stay, and the next start goes on from them.",
 			stopDelete: "The checkpoints are deleted once everything is committed and the positions are in the consumer group; else they stay.",
 		}).Default(stopRetain).Description("What becomes of the checkpoints at a graceful stop.").Advanced(),
-		intField(path(fieldMaxRestarts), fieldMaxRestarts, -1, -1,
+		benthosx.IntField(path(fieldMaxRestarts), fieldMaxRestarts, -1, -1,
 			"How many failovers in a row, without a completed checkpoint in between, are made before the process ends with exit code 1. -1: without limit.").Advanced(),
-		boolField(path(fieldAllowNonRestored), fieldAllowNonRestored, false,
+		benthosx.BoolField(path(fieldAllowNonRestored), fieldAllowNonRestored, false,
 			"Whether to start although the newest checkpoint holds state of components that are no longer in the config, true or false. That state is dropped.").Advanced(),
 		service.NewStringAnnotatedEnumField(fieldOnOutOfRange, map[string]string{
 			string(offsets.FailOutOfRange):     "The start-up fails and names the partitions.",

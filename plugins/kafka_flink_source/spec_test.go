@@ -190,7 +190,7 @@ checkpoint:
 	require.NoError(t, err)
 	require.Equal(t, checkpoint.Config{
 		Interval: time.Second, MinPause: 2 * time.Second, Timeout: 3 * time.Second, MaxConcurrent: 1, TolerableFailures: 4,
-		MaxRestarts: 6, AllowNonRestored: true, DeleteOnStop: true,
+		MaxRestarts: 6, AllowNonRestored: true, DeleteOnStop: true, AtLeastOnce: true,
 	}, c.checkpoint)
 	require.Equal(t, 5, c.retained)
 	require.Equal(t, []string{"key", "leader_epoch"}, c.metadata)
