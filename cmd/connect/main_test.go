@@ -97,7 +97,7 @@ func TestBinaryIsStaticAndSmall(t *testing.T) {
 		t.Skip("looks into an ELF file")
 	}
 	path := filepath.Join(t.TempDir(), "connect")
-	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-s -w", "-o", path, ".")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))

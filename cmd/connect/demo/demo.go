@@ -122,6 +122,9 @@ func (d *demo) run(ctx context.Context) error {
 
 	if err := d.superviseWatched(ctx); err != nil {
 		d.progress.end()
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return err // by the user: the pipeline has nothing to say about it
+		}
 		return fmt.Errorf("%w%s", err, child.Tail(d.log, logTail))
 	}
 	out, err := devbroker.FenceOf(ctx, d.brokers, topicOut)
