@@ -152,7 +152,7 @@ func (b *Broker) persist(ctx context.Context, what string, ask func(context.Cont
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("%s: %w (last answer: %v)", what, ctx.Err(), err)
+			return fmt.Errorf("%s: %w (last answer: %w)", what, ctx.Err(), err)
 		}
 		wait = min(2*wait, longest)
 	}

@@ -2,6 +2,7 @@ package txn
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -19,44 +20,28 @@ func TestIDsOfAllPoolsEachOnce(t *testing.T) {
 	}))
 }
 
-func TestTimeoutIsTheBrokersMaximumUnlessSet(t *testing.T) {
-	short := realkafka.Start(t, realkafka.Options{Properties: map[string]string{"transaction.max.timeout.ms": "60000"}})
-	long := realkafka.Start(t, realkafka.Options{Properties: map[string]string{"transaction.max.timeout.ms": "7200000"}})
-	cases := []struct {
-		name    string
-		cluster *realkafka.Cluster
-		want    time.Duration
-		got     []time.Duration
-		limit   time.Duration
-	}{
-		{"unset, short maximum", short, 0, []time.Duration{time.Minute}, time.Minute},
-		{"unset, long maximum", long, 0, []time.Duration{time.Hour}, 2 * time.Hour},
-		{"set", long, 30 * time.Minute, []time.Duration{30 * time.Minute}, 2 * time.Hour},
-		{"set above the maximum", short, 2 * time.Minute, []time.Duration{2 * time.Minute}, time.Minute},
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			b := newBench(t, c.cluster)
-			timeouts, err := b.Timeouts(t.Context(), c.want)
-			require.NoError(t, err)
-			require.Equal(t, Timeouts{Candidates: c.got, Max: c.limit}, timeouts)
-		})
-	}
+// timeoutIsTheBrokersMaximumUnlessSet runs on clusters with a maximum below and above an hour.
+func timeoutIsTheBrokersMaximumUnlessSet(t *testing.T, b *bench, limit time.Duration) {
+	unset, err := b.Timeouts(t.Context(), 0)
+	require.NoError(t, err)
+	require.Equal(t, Timeouts{Candidates: []time.Duration{min(limit, time.Hour)}, Max: limit}, unset)
+	set, err := b.Timeouts(t.Context(), 30*time.Second)
+	require.NoError(t, err)
+	require.Equal(t, Timeouts{Candidates: []time.Duration{30 * time.Second}, Max: limit}, set)
+
 	t.Run("above the maximum is an error with both numbers", func(t *testing.T) {
-		b := newBench(t, short)
-		timeouts, err := b.Timeouts(t.Context(), 2*time.Minute)
+		timeouts, err := b.Timeouts(t.Context(), limit+time.Minute)
 		require.NoError(t, err)
 		_, err = b.Init(t.Context(), []string{realkafka.Name(t)}, timeouts)
 		var refused *TimeoutError
 		require.ErrorAs(t, err, &refused)
-		require.ErrorContains(t, err, "120000 ms")
-		require.ErrorContains(t, err, "transaction.max.timeout.ms of 60000")
+		require.ErrorContains(t, err, fmt.Sprintf("%d ms", (limit+time.Minute).Milliseconds()))
+		require.ErrorContains(t, err, fmt.Sprintf("transaction.max.timeout.ms of %d", limit.Milliseconds()))
 		require.ErrorContains(t, err, "`transactions.timeout`")
 	})
 	t.Run("candidates are tried in turn", func(t *testing.T) {
-		b := newBench(t, short)
 		ids := []string{realkafka.Name(t), realkafka.Name(t), realkafka.Name(t)}
-		accepted, err := b.Init(t.Context(), ids, Timeouts{Candidates: []time.Duration{time.Hour, time.Minute}})
+		accepted, err := b.Init(t.Context(), ids, Timeouts{Candidates: []time.Duration{3 * time.Hour, time.Minute}})
 		require.NoError(t, err)
 		require.Equal(t, time.Minute, accepted)
 		for _, id := range ids {
@@ -114,22 +99,6 @@ func requireRefused(t *testing.T, err error, id string) {
 	require.Equal(t, "Write", refused.Operation)
 	require.ErrorContains(t, err, "User:ANONYMOUS")
 	require.ErrorContains(t, err, "grant the ACL operation Write on resource TransactionalId")
-}
-
-// TestInitGoesOnWhenTheBrokerComesBack: a broker that is away is waited for.
-func TestInitGoesOnWhenTheBrokerComesBack(t *testing.T) {
-	cluster := realkafka.Start(t, realkafka.Options{})
-	b := newBench(t, cluster)
-	id := realkafka.Name(t)
-	require.NoError(t, cluster.Kill(0))
-	done := make(chan error, 1)
-	go func() {
-		_, err := b.Init(t.Context(), []string{id}, Timeouts{Candidates: []time.Duration{time.Minute}})
-		done <- err
-	}()
-	require.NoError(t, cluster.Restart(0))
-	require.NoError(t, <-done)
-	require.Equal(t, "Empty", b.seen(t, id))
 }
 
 func TestInitEndsWithItsContext(t *testing.T) {

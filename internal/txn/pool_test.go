@@ -135,9 +135,9 @@ func TestSealedTransactionSurvivesClose(t *testing.T) {
 	require.ElementsMatch(t, []string{"a", "b"}, b.committed(t))
 }
 
-// TestCommitOutlivesTheBroker kills the broker before the commit: the client's EndTransaction fails, and the raw EndTxn
-// finds out once the broker is back.
-func TestCommitOutlivesTheBroker(t *testing.T) {
+// TestCommitAndInitOutliveTheBroker kills the broker before the commit: the client's EndTransaction fails, and the raw
+// EndTxn finds out once the broker is back. An initialisation that was asked for meanwhile goes on too.
+func TestCommitAndInitOutliveTheBroker(t *testing.T) {
 	cluster := realkafka.Start(t, realkafka.Options{})
 	b := newBench(t, cluster)
 	p := b.pool(t, realkafka.Name(t), kgo.RetryTimeout(2*time.Second))
@@ -157,8 +157,16 @@ func TestCommitOutlivesTheBroker(t *testing.T) {
 		defer p.mu.Unlock()
 		return len(p.taken) == 0 && len(p.idle) == 0
 	}, time.Minute, 10*time.Millisecond)
+	initialised := make(chan error, 1)
+	id := realkafka.Name(t)
+	go func() {
+		_, err := b.Init(t.Context(), []string{id}, Timeouts{Candidates: []time.Duration{time.Minute}})
+		initialised <- err
+	}()
 	require.NoError(t, cluster.Restart(0))
 	require.Equal(t, answer{checkpoint.Committed, nil}, <-got)
+	require.NoError(t, <-initialised)
+	require.Equal(t, "Empty", b.seen(t, id))
 	require.Equal(t, []string{"a"}, b.committed(t))
 	// The client was closed, so the id gets a new one.
 	_, c = b.seal(t, p, 0, "b")

@@ -77,8 +77,11 @@ func run(t *testing.T, yaml string) (write service.MessageBatchHandlerFunc, l *l
 	require.NoError(t, b.AddOutputYAML("label: out\nkafka_flink_sink:\n"+yaml))
 	stream, err := b.Build()
 	require.NoError(t, err)
-	done := make(chan error, 1)
-	go func() { done <- stream.Run(context.Background()) }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = stream.Run(context.Background())
+	}()
 	t.Cleanup(func() {
 		_ = stream.StopWithin(5 * time.Second)
 		<-done
@@ -100,7 +103,7 @@ func TestPlainCopyThroughBenthosIsByteForByte(t *testing.T) {
 		want := awkward[i]
 		require.Equal(t, want.Key, got.Key, "record %d", i)
 		require.Equal(t, want.Value, got.Value, "record %d", i)
-		require.Equal(t, len(want.Headers), len(got.Headers), "record %d", i)
+		require.Len(t, got.Headers, len(want.Headers), "record %d", i)
 		for h := range want.Headers {
 			require.Equal(t, want.Headers[h], got.Headers[h], "record %d, header %d", i, h)
 		}
