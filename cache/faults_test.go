@@ -135,7 +135,8 @@ func TestOpeningFailsCleanlyAtEachStep(t *testing.T) {
 			dead := false
 			select {
 			case err = <-opened:
-			case <-died:
+			case cause := <-died:
+				require.ErrorIs(t, cause, errDisk)
 				dead = true // what this process leaves open, the test leaves alone
 			}
 			inject.armed.Store(false)

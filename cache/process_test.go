@@ -3,7 +3,6 @@ package cache
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -155,7 +154,7 @@ func TestFullDiskEndsTheProcessWithItsCauseAsTheLastLine(t *testing.T) {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	var exited *exec.ExitError
-	require.True(t, errors.As(err, &exited), "%v", err)
+	require.ErrorAs(t, err, &exited)
 	require.Equal(t, 1, exited.ExitCode())
 	require.Empty(t, string(out), "no success, no error: the outcome is not known")
 	lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
