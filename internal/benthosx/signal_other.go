@@ -3,6 +3,7 @@
 package benthosx
 
 import (
+	"fmt"
 	"os"
 	"os/signal"
 )
@@ -14,6 +15,7 @@ func signalSelf() {
 		err = p.Signal(os.Interrupt)
 	}
 	if err != nil {
+		fmt.Fprintf(os.Stderr, "fatal: %v\n", FatalCause())
 		os.Exit(1)
 	}
 }

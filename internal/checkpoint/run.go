@@ -116,7 +116,7 @@ func (r *run) load() (*Record, uint64, error) {
 	}
 	store, err := open(r.ctx)
 	if err != nil {
-		return nil, 0, fmt.Errorf("opening checkpoint.store: %w", err)
+		return nil, 0, err
 	}
 	r.store = store
 	number, data, err := store.Latest(r.ctx)

@@ -1,0 +1,217 @@
+package checkpoint
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// memStore is a Store whose writes the test can hold up or fail.
+type memStore struct {
+	mu      sync.Mutex
+	records map[uint64][]byte
+	newest  uint64
+	putErr  error
+	gate    chan struct{} // nil: open
+}
+
+func (s *memStore) Latest(context.Context) (uint64, []byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.records) == 0 {
+		return s.newest, nil, ErrNoRecord
+	}
+	return s.newest, s.records[s.newest], nil
+}
+
+func (s *memStore) Put(_ context.Context, n uint64, data []byte) error {
+	s.mu.Lock()
+	gate := s.gate
+	s.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.putErr != nil {
+		return s.putErr
+	}
+	if n <= s.newest {
+		return fmt.Errorf("%w: number %d is not above %d", ErrNotWritten, n, s.newest)
+	}
+	if s.records == nil {
+		s.records = map[uint64][]byte{}
+	}
+	s.records[n], s.newest = data, n
+	return nil
+}
+
+func (s *memStore) record(t *testing.T) *Record {
+	_, data, err := s.Latest(t.Context())
+	require.NoError(t, err)
+	r, err := DecodeRecord(data)
+	require.NoError(t, err)
+	return r
+}
+
+func (s *memStore) Numbers(context.Context) ([]uint64, error)       { return nil, nil }
+func (s *memStore) Get(_ context.Context, _ uint64) ([]byte, error) { return nil, ErrNoRecord }
+func (s *memStore) DeleteAll(context.Context) error                 { s.records = nil; return nil }
+func (s *memStore) Describe() string                                { return "test store" }
+func (s *memStore) open(context.Context) (Store, error)             { return s, nil }
+func (s *memStore) hold()                                           { s.mu.Lock(); s.gate = make(chan struct{}); s.mu.Unlock() }
+func (s *memStore) release()                                        { s.mu.Lock(); close(s.gate); s.gate = nil; s.mu.Unlock() }
+func (s *memStore) failWith(err error)                              { s.mu.Lock(); s.putErr = err; s.mu.Unlock() }
+
+// counter is a Source that counts what it has emitted; the test moves it.
+type counter struct {
+	mu        sync.Mutex
+	at        int64
+	tag       Tag
+	starts    int
+	committed int64
+	finished  bool
+}
+
+func (c *counter) state() SourceState {
+	return SourceState{Splits: []Split{{Topic: "t", Offset: c.at, Stop: NoStop}}}
+}
+func (c *counter) advance(n int64)                           { c.mu.Lock(); c.at += n; c.mu.Unlock() }
+func (c *counter) Verify(context.Context, SourceState) error { return nil }
+func (c *counter) Resume()                                   {}
+func (c *counter) Halt(context.Context) error                { return nil }
+func (c *counter) Finish()                                   { c.mu.Lock(); c.finished = true; c.mu.Unlock() }
+func (c *counter) Resolve(_ context.Context, r *SourceState) (SourceState, error) {
+	if r != nil {
+		return *r, nil
+	}
+	return c.state(), nil
+}
+func (c *counter) Start(tag Tag, from SourceState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tag, c.at = tag, from.Splits[0].Offset
+	c.starts++
+}
+func (c *counter) Pause(context.Context) (SourceState, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state(), nil
+}
+func (c *counter) CommitOffsets(_ context.Context, s SourceState) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.committed = s.Splits[0].Offset
+	return nil
+}
+
+// ledger is a Sink that takes what the test says and commits it.
+type ledger struct {
+	mu               sync.Mutex
+	pool             Pool
+	tag              Tag
+	open             int32
+	records, visible int64
+	starts, halts    int
+	verdict          Verdict
+}
+
+func (l *ledger) write(n int64)                                          { l.mu.Lock(); l.records += n; l.mu.Unlock() }
+func (l *ledger) Verify(context.Context, SinkState, []Committable) error { return nil }
+func (l *ledger) Describe(context.Context, Committable) (Verdict, error) { return 0, nil }
+func (l *ledger) InitIDs(context.Context, []Pool) error                  { return nil }
+func (l *ledger) Flush(context.Context) error                            { return nil }
+func (l *ledger) Abort(context.Context, int32) error                     { return nil }
+func (l *ledger) Open(id int32)                                          { l.mu.Lock(); l.open = id; l.mu.Unlock() }
+func (l *ledger) Commit(_ context.Context, c Committable) (Verdict, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.verdict != 0 {
+		return l.verdict, nil
+	}
+	l.visible += c.Records
+	return Committed, nil
+}
+func (l *ledger) Start(tag Tag, id int32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tag, l.open, l.records = tag, id, 0
+	l.starts++
+}
+func (l *ledger) Seal(next int32) (*Committable, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.records == 0 {
+		return nil, nil
+	}
+	c := &Committable{TransactionalID: l.pool.TransactionalID(l.open), Records: l.records}
+	l.open, l.records = next, 0
+	return c, nil
+}
+func (l *ledger) Halt(context.Context) error {
+	l.mu.Lock()
+	l.halts++
+	l.records = 0
+	l.mu.Unlock()
+	return nil
+}
+
+// bench is a stream with one source and one sink.
+type bench struct {
+	t                 *testing.T
+	stream            *Stream
+	store             *memStore
+	fatal             chan error
+	src               *counter
+	sink              *ledger
+	srcSeat, sinkSeat *Seat
+}
+
+var benchConfig = Config{Interval: time.Second, Timeout: time.Minute, MaxConcurrent: 1, MaxRestarts: -1}
+
+func newBench(t *testing.T) *bench {
+	b := &bench{t: t, store: new(memStore), fatal: make(chan error, 16)}
+	b.stream = NewStream(StreamOptions{
+		Logger: slog.New(slog.DiscardHandler),
+		Fatal:  func(err error) { b.fatal <- err },
+	})
+	return b
+}
+
+func (b *bench) declare(cfg *Config, pool Pool) {
+	var err error
+	b.src, b.sink = &counter{}, &ledger{pool: pool}
+	b.srcSeat, err = b.stream.DeclareSource(SourceDeclaration{Key: "input", Checkpoint: cfg, OpenStore: b.store.open})
+	require.NoError(b.t, err)
+	b.sinkSeat, err = b.stream.DeclareSink(SinkDeclaration{Key: "output", Pool: pool})
+	require.NoError(b.t, err)
+}
+
+// join connects both ends, as Benthos does, at the same time.
+func (b *bench) join() (srcErr, sinkErr error) {
+	var wg sync.WaitGroup
+	wg.Go(func() { srcErr = b.srcSeat.JoinSource(b.t.Context(), b.src) })
+	wg.Go(func() { sinkErr = b.sinkSeat.JoinSink(b.t.Context(), "cluster", b.sink) })
+	wg.Wait()
+	return srcErr, sinkErr
+}
+
+func (b *bench) start() {
+	cfg := benchConfig
+	b.declare(&cfg, Pool{Prefix: "p", Size: 3})
+	srcErr, sinkErr := b.join()
+	require.NoError(b.t, srcErr)
+	require.NoError(b.t, sinkErr)
+}
+
+func (b *bench) move(n int64) { b.src.advance(n); b.sink.write(n) }
+
+func (b *bench) stop() {
+	require.NoError(b.t, b.srcSeat.Close(b.t.Context(), false))
+	b.sinkSeat.Leave()
+}
