@@ -20,8 +20,9 @@ func StreamOf(res *service.Resources) *checkpoint.Stream {
 	}
 	log := Logger(res).With("component", "checkpoint")
 	v, _ := res.GetOrSetGeneric(key, checkpoint.NewStream(checkpoint.StreamOptions{
-		ID:     res.StreamID(),
-		Logger: log,
+		ID:      res.StreamID(),
+		Logger:  log,
+		Metrics: &streamMetrics{to: res.Metrics()},
 		Fatal: func(cause error) {
 			log.Error("the process ends", "cause", cause)
 			Fatal(cause)

@@ -228,7 +228,7 @@ func (m *Machine) onTimeout(n uint64) {
 	cause := fmt.Errorf("checkpoint %d was not durable within checkpoint.timeout %v", n, m.cfg.Timeout)
 	if m.barrier != barrierNone && m.barrierNumber == n {
 		if m.barrier == barrierSealing {
-			m.failover(cause)
+			m.failover(ReasonTimeout, cause)
 			return
 		}
 		m.cancelBarrier()
@@ -240,7 +240,7 @@ func (m *Machine) onTimeout(n uint64) {
 		return
 	}
 	if m.write != nil && m.write.upTo >= n {
-		m.failover(fmt.Errorf("%w: its record is still being written", cause))
+		m.failover(ReasonTimeout, fmt.Errorf("%w: its record is still being written", cause))
 		return
 	}
 	m.checkpoints[i].declined = true

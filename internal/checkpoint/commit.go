@@ -107,7 +107,7 @@ func (m *Machine) replayFrom(n uint64, cause error) {
 	m.giveUp = n
 	switch m.phase {
 	case phaseRunning:
-		m.failover(cause)
+		m.failover(ReasonLost, cause)
 	case phaseRestart:
 		// The record of the restart under way may hold n already; it needs another one.
 		m.restartRecorded = false

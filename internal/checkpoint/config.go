@@ -61,6 +61,8 @@ type StreamOptions struct {
 	// ID is the Benthos stream id, empty outside streams mode.
 	ID     string
 	Logger *slog.Logger
+	// Metrics is nil for none.
+	Metrics Metrics
 	// Fatal ends the process, or in streams mode the stream, with a cause. It must not block.
 	Fatal func(cause error)
 }

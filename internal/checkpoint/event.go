@@ -61,7 +61,9 @@ type (
 	// Failed says that an attempt cannot go on: a nack, a send error, an abortable transaction error.
 	Failed struct {
 		Attempt uint64
-		Cause   error
+		// Reason is the kind of the failure, for metrics; Cause is for people.
+		Reason Reason
+		Cause  error
 	}
 	// Broken says that no attempt can go on.
 	Broken struct{ Cause error }
@@ -224,10 +226,24 @@ type (
 		What       ReportKind
 		Checkpoint uint64
 		Lost       []Committable
+		Reason     Reason
 		Cause      error
 	}
 	// Die ends the process with a cause. Nothing is done after it but to answer Closing.
 	Die struct{ Cause error }
+)
+
+// Reason is why an attempt ended.
+type Reason string
+
+// The reasons.
+const (
+	ReasonInput    Reason = "input"
+	ReasonOutput   Reason = "output"
+	ReasonRecord   Reason = "record_unknown"
+	ReasonTimeout  Reason = "timeout"
+	ReasonDeclined Reason = "declined"
+	ReasonLost     Reason = "lost_transaction"
 )
 
 // ReportKind says what a Report is about.

@@ -99,7 +99,7 @@ func (w *world) answers(i int) []move {
 		return []move{{a.String() + ": drained", false, take(i, Drained{a.Checkpoint, w.o.position(w.pos)})}}
 	case Flush:
 		if e := w.endpoint(a.Sink); e.txn >= 0 && w.txns[e.txn].state != txnOpen {
-			return []move{{a.String() + ": fails", false, take(i, Failed{e.attempt, errModel})}}
+			return []move{{a.String() + ": fails", false, take(i, Failed{Attempt: e.attempt, Cause: errModel})}}
 		}
 		return []move{{a.String() + ": flushed", false, take(i, Flushed{a.Checkpoint, a.Sink})}}
 	case Halt:

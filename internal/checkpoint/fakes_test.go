@@ -161,8 +161,31 @@ func (l *ledger) Halt(context.Context) error {
 	return nil
 }
 
+// tallies is a Metrics that keeps counts by name and label.
+type tallies struct {
+	mu     sync.Mutex
+	counts map[string]int64
+}
+
+func (c *tallies) Count(name string, n int64, labels ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counts == nil {
+		c.counts = map[string]int64{}
+	}
+	for _, l := range labels {
+		name += " " + l
+	}
+	c.counts[name] += n
+}
+
+func (c *tallies) Gauge(name string, v int64)        { c.Count(name, v) }
+func (c *tallies) Time(name string, _ time.Duration) { c.Count(name, 1) }
+func (c *tallies) get(name string) int64             { c.mu.Lock(); defer c.mu.Unlock(); return c.counts[name] }
+
 // bench is a stream with one source and one sink.
 type bench struct {
+	counts            *tallies
 	t                 *testing.T
 	stream            *Stream
 	store             *memStore
@@ -175,10 +198,11 @@ type bench struct {
 var benchConfig = Config{Interval: time.Second, Timeout: time.Minute, MaxConcurrent: 1, MaxRestarts: -1}
 
 func newBench(t *testing.T) *bench {
-	b := &bench{t: t, store: new(memStore), fatal: make(chan error, 16)}
+	b := &bench{t: t, store: new(memStore), fatal: make(chan error, 16), counts: new(tallies)}
 	b.stream = NewStream(StreamOptions{
-		Logger: slog.New(slog.DiscardHandler),
-		Fatal:  func(err error) { b.fatal <- err },
+		Metrics: b.counts,
+		Logger:  slog.New(slog.DiscardHandler),
+		Fatal:   func(err error) { b.fatal <- err },
 	})
 	return b
 }

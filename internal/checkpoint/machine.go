@@ -247,7 +247,7 @@ func (m *Machine) handle(ev Event) {
 		m.onFired(ev.Timer)
 	case Failed:
 		if m.phase == phaseRunning && ev.Attempt == m.attempt {
-			m.failover(ev.Cause)
+			m.failover(ev.Reason, ev.Cause)
 		}
 	case Broken:
 		m.die(ev.Cause)

@@ -16,6 +16,7 @@ func (r *run) handle(ev Event) {
 	killpoint.Hit(r.m.phase, "event", ev)
 	for _, a := range slices.Clone(r.m.Step(ev)) {
 		killpoint.Hit(r.m.phase, "action", a)
+		r.observe(a)
 		r.perform(a)
 	}
 	r.stream.mu.Lock()
@@ -42,7 +43,11 @@ func (r *run) perform(a Action) {
 	case Verify:
 		r.verify(a)
 	case Commit:
-		r.ask(r.ctx, func(ctx context.Context) (Event, error) { return r.commit(ctx, a) }, r.broken)
+		r.ask(r.ctx, func(ctx context.Context) (Event, error) {
+			done, err := r.commit(ctx, a)
+			r.countVerdicts(done.Verdicts)
+			return done, err
+		}, r.broken)
 	case Resolve:
 		src := r.seatOf(a.Source).asSource
 		r.ask(r.ctx, func(ctx context.Context) (Event, error) {
@@ -115,14 +120,14 @@ func (r *run) verify(a Verify) {
 
 // commit finds the verdict of each committable. Where there are several, all are described first: while one of them is
 // lost and none is committed, the checkpoint can still be replayed as a whole.
-func (r *run) commit(ctx context.Context, a Commit) (Event, error) {
+func (r *run) commit(ctx context.Context, a Commit) (CommitDone, error) {
 	verdicts := make([]Verdict, len(a.Committables))
 	if len(a.Committables) > 1 && !a.Each {
 		lost := false
 		for i, c := range a.Committables {
 			v, err := r.seatOf(c.Sink).asSink.Describe(ctx, c)
 			if err != nil {
-				return nil, fmt.Errorf("describing transaction %s: %w", c.TransactionalID, err)
+				return CommitDone{}, fmt.Errorf("describing transaction %s: %w", c.TransactionalID, err)
 			}
 			if verdicts[i] = v; v == 0 {
 				verdicts[i] = NotTried
@@ -136,7 +141,7 @@ func (r *run) commit(ctx context.Context, a Commit) (Event, error) {
 	for i, c := range a.Committables {
 		v, err := r.seatOf(c.Sink).asSink.Commit(ctx, c)
 		if err != nil {
-			return nil, fmt.Errorf("committing transaction %s: %w", c.TransactionalID, err)
+			return CommitDone{}, fmt.Errorf("committing transaction %s: %w", c.TransactionalID, err)
 		}
 		verdicts[i] = v
 	}
@@ -152,7 +157,9 @@ func (r *run) writeRecord(a Write) {
 	go func() {
 		defer r.work.Done()
 		defer r.writing.Done()
-		err := r.store.Put(context.WithoutCancel(r.ctx), rec.Number, EncodeRecord(&rec))
+		data := EncodeRecord(&rec)
+		r.stream.opts.Metrics.Gauge(metricRecordBytes, int64(len(data)))
+		err := r.store.Put(context.WithoutCancel(r.ctx), rec.Number, data)
 		done := WriteDone{Number: rec.Number, Outcome: Durable, Cause: err}
 		switch {
 		case errors.Is(err, ErrNotWritten):
@@ -184,16 +191,16 @@ func (r *run) performBarrier(a Action) {
 			st, err := src.Pause(ctx)
 			st.Source = a.Source
 			return Drained{Checkpoint: a.Checkpoint, State: st}, err
-		}, func(err error) { r.failed(attempt, fmt.Errorf("%s: %w", a.Source, err)) })
+		}, func(err error) { r.failed(attempt, ReasonInput, fmt.Errorf("%s: %w", a.Source, err)) })
 	case Flush:
 		sink := r.seatOf(a.Sink).asSink
 		r.ask(r.barrierCtx, func(ctx context.Context) (Event, error) {
 			return Flushed{Checkpoint: a.Checkpoint, Sink: a.Sink}, sink.Flush(ctx)
-		}, func(err error) { r.failed(attempt, fmt.Errorf("%s: %w", a.Sink, err)) })
+		}, func(err error) { r.failed(attempt, ReasonOutput, fmt.Errorf("%s: %w", a.Sink, err)) })
 	case Seal:
 		c, err := r.seatOf(a.Sink).asSink.Seal(a.Next)
 		if err != nil {
-			r.failed(attempt, fmt.Errorf("%s: %w", a.Sink, err))
+			r.failed(attempt, ReasonOutput, fmt.Errorf("%s: %w", a.Sink, err))
 			return
 		}
 		if c != nil {

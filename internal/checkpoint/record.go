@@ -184,7 +184,7 @@ func (m *Machine) recordUnknown(w *pendingWrite, cause error) {
 	case w.essential:
 		m.retryRecord(cause)
 	case m.phase == phaseRunning:
-		m.failover(cause)
+		m.failover(ReasonRecord, cause)
 	}
 }
 
@@ -206,6 +206,6 @@ func (m *Machine) decline(number uint64, cause error) {
 		return
 	}
 	if m.declines > m.cfg.TolerableFailures {
-		m.failover(fmt.Errorf("%d checkpoints declined in a row: %w", m.declines, cause))
+		m.failover(ReasonDeclined, fmt.Errorf("%d checkpoints declined in a row: %w", m.declines, cause))
 	}
 }

@@ -23,6 +23,7 @@ func (r *run) logRestored(newest *Record) {
 
 // report logs what matters to people. A committed checkpoint is no event: there is one every interval.
 func (r *run) report(a Report) {
+	r.count(a)
 	log := r.stream.opts.Logger
 	level, text := slog.LevelInfo, ""
 	switch a.What {

@@ -8,7 +8,7 @@ import (
 // failover ends the attempt. The next one begins at the last barrier that every sink completed, or before the
 // checkpoint that is given up; in between lie the halt of both ends, the end of a pending write, a record of that
 // barrier, and the aborts of all that the record does not hold.
-func (m *Machine) failover(cause error) {
+func (m *Machine) failover(reason Reason, cause error) {
 	m.lastCause = cause
 	if m.closing() {
 		m.die(fmt.Errorf("no last checkpoint, the next start goes on from the one before: %w", cause))
@@ -19,7 +19,7 @@ func (m *Machine) failover(cause error) {
 		m.die(fmt.Errorf("checkpoint.max_restarts %d exceeded: %w", m.cfg.MaxRestarts, cause))
 		return
 	}
-	m.do(Report{What: ReportFailover, Cause: cause})
+	m.do(Report{What: ReportFailover, Reason: reason, Cause: cause})
 	m.cancelBarrier()
 	m.phase, m.attempt = phaseRestart, m.attempt+1
 	m.restartRecorded, m.restartDelayOver, m.resumeDue, m.tries = false, false, false, 0

@@ -45,6 +45,7 @@ type run struct {
 	failedAttempt uint64
 
 	offsets offsetCommits
+	gauges  gauges
 }
 
 // fired is the event of a timer before the loop has checked that the timer was not stopped or set anew meanwhile.
@@ -139,11 +140,15 @@ func (r *run) load() (*Record, uint64, error) {
 
 // loop takes events until the run is stopped.
 func (r *run) loop() {
+	tick := time.NewTicker(gaugeInterval)
+	defer tick.Stop()
 	for {
 		select {
 		case <-r.ctx.Done():
 			r.stopTimers()
 			return
+		case <-tick.C:
+			r.setGauges()
 		case ev := <-r.events:
 			switch ev := ev.(type) {
 			case fired:
@@ -173,13 +178,13 @@ func (r *run) post(ev any) {
 }
 
 // failed posts the first failure of an attempt; what follows is a consequence of it as a rule.
-func (r *run) failed(attempt uint64, cause error) {
+func (r *run) failed(attempt uint64, reason Reason, cause error) {
 	r.failMu.Lock()
 	first := attempt > r.failedAttempt
 	r.failedAttempt = max(r.failedAttempt, attempt)
 	r.failMu.Unlock()
 	if first {
-		r.post(Failed{Attempt: attempt, Cause: cause})
+		r.post(Failed{Attempt: attempt, Reason: reason, Cause: cause})
 	}
 }
 

@@ -35,7 +35,12 @@ type build struct {
 }
 
 // NewStream returns a coordinator that does nothing until components are declared and join.
-func NewStream(opts StreamOptions) *Stream { return &Stream{opts: opts} }
+func NewStream(opts StreamOptions) *Stream {
+	if opts.Metrics == nil {
+		opts.Metrics = noMetrics{}
+	}
+	return &Stream{opts: opts}
+}
 
 // Seat is one declared component's end of the coordinator.
 type Seat struct {
@@ -266,8 +271,15 @@ func (s *Seat) runOrNil() *run {
 // transaction the broker has aborted. It leads to a failover, once per attempt. It does not block.
 func (s *Seat) Failed(tag Tag, cause error) {
 	if r := s.runOrNil(); r != nil && tag.Stream == s.stream {
-		r.failed(tag.Attempt, fmt.Errorf("%s: %w", s.key, cause))
+		r.failed(tag.Attempt, s.reason(), fmt.Errorf("%s: %w", s.key, cause))
 	}
+}
+
+func (s *Seat) reason() Reason {
+	if s.source != nil {
+		return ReasonInput
+	}
+	return ReasonOutput
 }
 
 // Fatal reports what no new attempt can heal: another owner of the transactional ids, a refused setting. The process

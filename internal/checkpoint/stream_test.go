@@ -27,6 +27,9 @@ func TestRunningStreamCommitsEachInterval(t *testing.T) {
 		assert.Empty(t, b.store.record(t).Entries, "after a stop the newest record names no transaction")
 		assert.EqualValues(t, 7, b.store.record(t).Positions[0].Splits[0].Offset)
 		assert.Empty(t, b.fatal)
+		assert.EqualValues(t, 2, b.counts.get("checkpoint_transactions committed"))
+		assert.EqualValues(t, 2, b.counts.get("checkpoint_committed"))
+		assert.Positive(t, b.counts.get("checkpoint_duration_ns"))
 	})
 }
 
@@ -77,7 +80,33 @@ func TestFailoverRewindsAndUsesANewAttempt(t *testing.T) {
 		<-time.After(3 * time.Second)
 		synctest.Wait()
 		assert.Equal(t, 2, b.src.starts)
+		assert.EqualValues(t, 1, b.counts.get("checkpoint_failovers input"))
 		b.stop()
+	})
+}
+
+func TestLostTransactionIsReplayedAndCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.start()
+		b.move(5)
+		b.sink.mu.Lock()
+		b.sink.verdict = Aborted
+		b.sink.mu.Unlock()
+		<-time.After(1100 * time.Millisecond)
+		synctest.Wait()
+		b.sink.mu.Lock()
+		b.sink.verdict = 0
+		b.sink.mu.Unlock()
+		<-time.After(3 * time.Second)
+		synctest.Wait()
+		assert.EqualValues(t, 0, b.src.at, "the records are read again")
+		assert.EqualValues(t, 1, b.counts.get("checkpoint_transactions aborted"))
+		assert.EqualValues(t, 1, b.counts.get("checkpoint_transactions replayed"))
+		assert.EqualValues(t, 1, b.counts.get("checkpoint_failovers lost_transaction"))
+		assert.Zero(t, b.counts.get("checkpoint_lost_records"))
+		b.stop()
+		assert.Empty(t, b.fatal)
 	})
 }
 

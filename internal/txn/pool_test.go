@@ -140,6 +140,7 @@ func TestSealedTransactionSurvivesClose(t *testing.T) {
 func TestCommitAndInitOutliveTheBroker(t *testing.T) {
 	cluster := realkafka.Start(t, realkafka.Options{})
 	b := newBench(t, cluster)
+	closedMeanwhile(t, b.withTopic(t))
 	p := b.pool(t, realkafka.Name(t), kgo.RetryTimeout(2*time.Second))
 	_, c := b.seal(t, p, 0, "a")
 	require.NoError(t, cluster.Kill(0))
@@ -173,6 +174,31 @@ func TestCommitAndInitOutliveTheBroker(t *testing.T) {
 	_, err := p.Commit(t.Context(), c)
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"a", "b"}, b.committed(t))
+}
+
+// closedMeanwhile closes a pool while its client waits for the answer of a silent broker: nobody can tell then, and the
+// next process finds out.
+func closedMeanwhile(t *testing.T, b *bench) {
+	p := b.pool(t, realkafka.Name(t))
+	_, c := b.seal(t, p, 0, "a")
+	require.NoError(t, b.cluster.Pause(0))
+	got := make(chan error, 1)
+	go func() {
+		_, err := p.Commit(t.Context(), c)
+		got <- err
+	}()
+	require.Eventually(t, func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.taken) == 0 // Commit has taken it
+	}, time.Minute, time.Millisecond)
+	p.Close()
+	require.ErrorIs(t, <-got, ErrClosed)
+	require.NoError(t, b.cluster.Continue(0))
+	verdict, err := b.Commit(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, checkpoint.Committed, verdict)
+	require.Equal(t, []string{"a"}, b.committed(t))
 }
 
 func TestAbortEndsWhatIsOpenOrSealedAndFreesTheID(t *testing.T) {

@@ -238,7 +238,7 @@ func (t *Transaction) end(ctx context.Context) error {
 	t.closed = true
 	t.mu.Unlock()
 	switch {
-	case closed: // by the pool's Close meanwhile, which also closed the client
+	case closed: // by Close meanwhile, which also closed the client
 		return errors.Join(err, ErrClosed)
 	case err != nil:
 		client.Close()
