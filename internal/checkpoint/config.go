@@ -34,6 +34,8 @@ type Config struct {
 	MaxRestarts int
 	// AllowNonRestored drops what the newest record holds of components that the config no longer has.
 	AllowNonRestored bool
+	// IgnoreMissingState starts anew although the clusters know of an earlier run that the store does not.
+	IgnoreMissingState bool
 	// DeleteOnStop removes the records after a stop at which everything was committed.
 	DeleteOnStop bool
 }

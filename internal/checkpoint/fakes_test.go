@@ -82,6 +82,7 @@ func (c *counter) state() SourceState {
 	return SourceState{Splits: []Split{{Topic: "t", Offset: c.at, Stop: NoStop}}}
 }
 func (c *counter) advance(n int64)                           { c.mu.Lock(); c.at += n; c.mu.Unlock() }
+func (c *counter) Traces(context.Context) (string, error)    { return "", nil }
 func (c *counter) Verify(context.Context, SourceState) error { return nil }
 func (c *counter) Resume()                                   {}
 func (c *counter) Halt(context.Context) error                { return nil }
@@ -119,9 +120,11 @@ type ledger struct {
 	records, visible int64
 	starts, halts    int
 	verdict          Verdict
+	traces           string
 }
 
 func (l *ledger) write(n int64)                                          { l.mu.Lock(); l.records += n; l.mu.Unlock() }
+func (l *ledger) Traces(context.Context) (string, error)                 { return l.traces, nil }
 func (l *ledger) Verify(context.Context, SinkState, []Committable) error { return nil }
 func (l *ledger) Describe(context.Context, Committable) (Verdict, error) { return 0, nil }
 func (l *ledger) InitIDs(context.Context, []Pool) error                  { return nil }
@@ -185,6 +188,7 @@ func (c *tallies) get(name string) int64             { c.mu.Lock(); defer c.mu.U
 
 // bench is a stream with one source and one sink.
 type bench struct {
+	traces            string
 	counts            *tallies
 	t                 *testing.T
 	stream            *Stream
@@ -209,7 +213,7 @@ func newBench(t *testing.T) *bench {
 
 func (b *bench) declare(cfg *Config, pool Pool) {
 	var err error
-	b.src, b.sink = &counter{}, &ledger{pool: pool}
+	b.src, b.sink = &counter{}, &ledger{pool: pool, traces: b.traces}
 	b.srcSeat, err = b.stream.DeclareSource(SourceDeclaration{Key: "input", Checkpoint: cfg, OpenStore: b.store.open})
 	require.NoError(b.t, err)
 	b.sinkSeat, err = b.stream.DeclareSink(SinkDeclaration{Key: "output", Pool: pool})

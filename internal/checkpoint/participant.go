@@ -12,6 +12,9 @@ type Source interface {
 	// Verify checks a restored state against the cluster before anything is committed: cluster id, topic ids,
 	// parallelism. Its error ends the start-up.
 	Verify(ctx context.Context, restored SourceState) error
+	// Traces tells, in words, what the cluster still knows of an earlier run whose records are not in this store, or
+	// nothing. It is asked where the store has never held a record.
+	Traces(ctx context.Context) (string, error)
 	// Resolve returns the concrete positions to begin with: those of restored, checked against the log's range and
 	// with partitions it does not hold added at their earliest offset (rule 3), or, where restored is nil, those of
 	// the start-up mode. Stop offsets are resolved here too, once (rule 2).
@@ -36,6 +39,8 @@ type Source interface {
 type Sink interface {
 	// Verify checks committables and pools of the newest record against the cluster before anything is committed.
 	Verify(ctx context.Context, restored SinkState, committables []Committable) error
+	// Traces is Source's.
+	Traces(ctx context.Context) (string, error)
 	// Describe tells what became of a sealed transaction without changing it: Committed, Aborted or Unknown as in
 	// Commit, or 0 while it is still open.
 	Describe(ctx context.Context, c Committable) (Verdict, error)

@@ -71,6 +71,12 @@ func (r *run) begin(attempt uint64) {
 		defer r.work.Wait()
 		defer r.cancel()
 		newest, highest, err := r.load()
+		if err == nil && highest == 0 && !r.cfg.IgnoreMissingState {
+			err = r.checkTraces()
+		}
+		if r.ctx.Err() != nil {
+			return
+		}
 		if err != nil {
 			r.die(err)
 			return
@@ -136,6 +142,30 @@ func (r *run) load() (*Record, uint64, error) {
 			"it could lose or double records", number, store.Describe(), err)
 	}
 	return rec, number, nil
+}
+
+// checkTraces refuses to start anew where an earlier run has left traces that only its records explain: its open
+// transactions would be aborted although they may belong to a durable checkpoint, and what it has committed would be
+// read again. A store whose records were deleted on purpose is not asked about.
+func (r *run) checkTraces() error {
+	for _, s := range r.seats() {
+		ask := func(ctx context.Context) (string, error) { return "", nil }
+		if s.asSource != nil {
+			ask = s.asSource.Traces
+		} else if s.asSink != nil {
+			ask = s.asSink.Traces
+		}
+		found, err := ask(r.ctx)
+		if err != nil {
+			return fmt.Errorf("%s: looking for traces of an earlier run: %w", s.key, err)
+		}
+		if found != "" {
+			return fmt.Errorf("%s: the state store %s holds no checkpoint, but %s: the store was lost, or checkpoint.store "+
+				"leads to another place than before. Bring it back; or set startup.ignore_missing_state: true to start anew, "+
+				"which may lose or double what the earlier run had not completed", s.key, r.store.Describe(), found)
+		}
+	}
+	return nil
 }
 
 // loop takes events until the run is stopped.

@@ -47,6 +47,14 @@ func topics(c checkpoint.Committable) string {
 	return strings.Join(names, ", ")
 }
 
+// Traces looks for open transactions of the sink's ids.
+func (s *Sink) Traces(ctx context.Context) (string, error) {
+	if s.pool == nil {
+		return "", nil
+	}
+	return s.broker.Traces(ctx, s.cfg.pool(s.clusterID))
+}
+
 // Describe tells what became of a sealed transaction without changing it.
 func (s *Sink) Describe(ctx context.Context, c checkpoint.Committable) (checkpoint.Verdict, error) {
 	return s.broker.Describe(ctx, c)

@@ -88,6 +88,8 @@ func checkpointFromConfig(p *benthosx.Parser, c *config) {
 		MaxRestarts:       p.Int(-1, at(fieldMaxRestarts)...),
 		AllowNonRestored:  p.Bool(at(fieldAllowNonRestored)...),
 		DeleteOnStop:      onStop == stopDelete,
+
+		IgnoreMissingState: p.Bool(fieldStartup, fieldIgnoreState),
 	}
 	if c.checkpoint.MinPause > 0 && c.checkpoint.MaxConcurrent > 1 {
 		p.Fail(at(fieldMinPause), "it means one checkpoint at a time, and checkpoint.max_concurrent is %d", c.checkpoint.MaxConcurrent)

@@ -14,6 +14,7 @@ const (
 	fieldStartup     = "startup"
 	fieldMode        = "mode"
 	fieldOffsetReset = "offset_reset"
+	fieldIgnoreState = "ignore_missing_state"
 
 	fieldBounded = "bounded"
 

@@ -99,6 +99,9 @@ func startupField() *service.ConfigField {
 			string(offsets.ResetLatest):   "Such a partition begins at its end.",
 		}).Default(string(offsets.ResetNone)).
 			Description("What replaces a committed offset that does not exist, or that the partition no longer has (`group-offsets` only)."),
+		benthosx.BoolField(fieldStartup+"."+fieldIgnoreState, fieldIgnoreState, false,
+			"Whether to start anew although the cluster knows of an earlier run whose checkpoints are not in the store, true or "+
+				"false: an open transaction of the sink's ids, or an offset that a checkpoint of another store has committed to the group.").Advanced(),
 	).Description("Where reading begins when there is no checkpoint. A checkpoint always wins.")
 }
 

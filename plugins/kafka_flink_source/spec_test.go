@@ -166,7 +166,7 @@ bootstrap_servers: "a:1, b:2"
 topics: [ orders, users ]
 group_id: g
 client_id_prefix: mine
-startup: { mode: Earliest-Offset, offset_reset: latest }
+startup: { mode: Earliest-Offset, offset_reset: latest, ignore_missing_state: true }
 bounded: { mode: latest-offset }
 isolation_level: read_committed
 metadata: [ key, leader_epoch ]
@@ -190,7 +190,7 @@ checkpoint:
 	require.NoError(t, err)
 	require.Equal(t, checkpoint.Config{
 		Interval: time.Second, MinPause: 2 * time.Second, Timeout: 3 * time.Second, MaxConcurrent: 1, TolerableFailures: 4,
-		MaxRestarts: 6, AllowNonRestored: true, DeleteOnStop: true, AtLeastOnce: true,
+		MaxRestarts: 6, AllowNonRestored: true, DeleteOnStop: true, IgnoreMissingState: true, AtLeastOnce: true,
 	}, c.checkpoint)
 	require.Equal(t, 5, c.retained)
 	require.Equal(t, []string{"key", "leader_epoch"}, c.metadata)
