@@ -16,21 +16,32 @@ import (
 const Enabled = true
 
 var (
-	mu     sync.Mutex
-	name   string
-	after  = 1
-	parsed = sync.OnceFunc(func() {
+	mu sync.Mutex
+	// before is a moment that has to come first, empty where there is none or it has come.
+	before, name string
+	after        = 1
+	signal       = syscall.SIGKILL
+	parsed       = sync.OnceFunc(func() {
+		first, then, ordered := strings.Cut(os.Getenv("TIDEGATE_KILL_AT"), ">")
+		if ordered {
+			before = first
+		} else {
+			then = first
+		}
 		var n string
-		name, n, _ = strings.Cut(os.Getenv("TIDEGATE_KILL_AT"), "#")
+		name, n, _ = strings.Cut(then, "#")
 		if v, err := strconv.Atoi(n); err == nil {
 			after = v
+		}
+		if os.Getenv("TIDEGATE_KILL_WITH") == "STOP" {
+			signal = syscall.SIGSTOP
 		}
 	})
 	list = os.Getenv("TIDEGATE_KILL_LIST")
 )
 
-// Hit kills the process with SIGKILL when the parts, joined by slashes, are the moment asked for. A part that is not a
-// string is named by its type, or by its String method where the type is no struct.
+// Hit kills the process with SIGKILL, or stops it with SIGSTOP, when the parts, joined by slashes, are the moment asked
+// for. A part that is not a string is named by its type, or by its String method where the type is no struct.
 func Hit(parts ...any) {
 	parsed()
 	if name == "" && list == "" {
@@ -42,14 +53,23 @@ func Hit(parts ...any) {
 	if list != "" {
 		note(at)
 	}
+	if before != "" {
+		if at == before {
+			before = ""
+		}
+		return
+	}
 	if at != name {
 		return
 	}
-	if after--; after > 0 {
+	if after--; after != 0 {
 		return
 	}
-	fmt.Fprintf(os.Stderr, "killpoint: SIGKILL at %s\n", at)
-	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	fmt.Fprintf(os.Stderr, "killpoint: %v at %s\n", signal, at)
+	_ = syscall.Kill(os.Getpid(), signal)
+	if signal == syscall.SIGSTOP {
+		return // The process goes on where it was, once it is let.
+	}
 	select {} // The signal is on its way; nothing may happen any more.
 }
 
