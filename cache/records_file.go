@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/tidegate/tidegate/internal/checkpoint"
+	"github.com/tidegate/tidegate/internal/killpoint"
 )
 
 const (
@@ -183,6 +184,7 @@ func (r *fileRecords) write(number uint64, data []byte, drop []uint64) error {
 	for _, n := range drop {
 		r.discard(fileName(n, recordSuffix))
 	}
+	killpoint.Hit("store", "file", "older removed")
 	return nil
 }
 
@@ -230,10 +232,14 @@ func writeFile(fsys vfs.FS, name string, data []byte) error {
 		_ = fsys.Remove(temp)
 		return fmt.Errorf("%w: %w", checkpoint.ErrNotWritten, withRemedy(err))
 	}
+	killpoint.Hit("store", "file", "before rename")
 	if err := fsys.Rename(temp, name); err != nil {
 		return fmt.Errorf("renaming %s: %w", temp, withRemedy(err))
 	}
-	return syncDir(fsys, fsys.PathDir(name))
+	killpoint.Hit("store", "file", "after rename")
+	err := syncDir(fsys, fsys.PathDir(name))
+	killpoint.Hit("store", "file", "synced")
+	return err
 }
 
 func writeTemp(fsys vfs.FS, temp string, data []byte) error {
@@ -243,6 +249,7 @@ func writeTemp(fsys vfs.FS, temp string, data []byte) error {
 	}
 	// A vfs.File may change the buffer it is given, and the caller keeps the data.
 	_, err = f.Write(slices.Clone(data))
+	killpoint.Hit("store", "file", "before sync")
 	if err == nil {
 		err = f.Sync()
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/tidegate/tidegate/internal/checkpoint"
+	"github.com/tidegate/tidegate/internal/killpoint"
 )
 
 // pebbleRecords keeps the records of one stream in a database. Its writes are always synced.
@@ -68,7 +69,10 @@ func (r *pebbleRecords) write(number uint64, data []byte, drop []uint64) error {
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%w: %w", checkpoint.ErrNotWritten, err)
 	}
-	return r.db.commit(b, true)
+	killpoint.Hit("store", "pebble", "before commit")
+	err := r.db.commit(b, true)
+	killpoint.Hit("store", "pebble", "after commit")
+	return err
 }
 
 func (r *pebbleRecords) clear(_ []uint64, highest uint64) error {
