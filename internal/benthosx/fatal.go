@@ -18,7 +18,7 @@ var fatal struct {
 	ended chan struct{}
 }
 
-// resignal is how often Fatal repeats its signal: Benthos hears of none that came before it listens.
+// resignal is how often a signal is repeated: Benthos hears of none that came before it listens.
 const resignal = 200 * time.Millisecond
 
 // Fatal ends the process with the cause: an input cannot do so by returning an error, which Benthos retries for ever.
@@ -63,15 +63,13 @@ func FatalCause() error {
 // Main runs the Benthos command line and returns the process's exit code: Benthos's own, or 1 where Fatal was called,
 // with the cause as the last line on standard error.
 func Main(opts ...service.CLIOptFunc) int {
-	// A Fatal that comes before Benthos listens must not end the process on the spot.
-	early := make(chan os.Signal, 1)
-	notifyStop(early)
 	ended := make(chan struct{})
 	fatal.Lock()
 	fatal.ended = ended
 	fatal.Unlock()
 	defer close(ended)
 
+	opts = append([]service.CLIOptFunc{holdEarlyStop(ended)}, opts...)
 	code, err := service.RunCLIToCode(context.Background(), opts...)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

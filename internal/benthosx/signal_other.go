@@ -22,3 +22,6 @@ func signalSelf() {
 
 // notifyStop takes the signal's default effect away.
 func notifyStop(c chan<- os.Signal) { signal.Notify(c, os.Interrupt) }
+
+// resetStop gives it back.
+func resetStop() { signal.Reset(os.Interrupt) }

@@ -13,3 +13,6 @@ func signalSelf() { _ = syscall.Kill(os.Getpid(), syscall.SIGTERM) }
 
 // notifyStop takes that signal's default effect away.
 func notifyStop(c chan<- os.Signal) { signal.Notify(c, syscall.SIGTERM) }
+
+// resetStop gives it back.
+func resetStop() { signal.Reset(syscall.SIGTERM) }

@@ -24,6 +24,10 @@ func StreamOf(res *service.Resources) *checkpoint.Stream {
 		Logger:  log,
 		Metrics: &streamMetrics{to: res.Metrics()},
 		Fatal: func(cause error) {
+			if res.StreamID() != "" {
+				log.Error("the stream has failed; the process and its other streams go on", "cause", cause)
+				return
+			}
 			log.Error("the process ends", "cause", cause)
 			Fatal(cause)
 		},

@@ -249,23 +249,8 @@ func (r *run) replace() error {
 	return nil
 }
 
-// die ends the run with a cause.
-func (r *run) die(cause error) {
-	r.stream.mu.Lock()
-	if r.build.failure == nil {
-		r.build.failure = cause
-	}
-	seats := slices.Clone(r.build.seats)
-	r.stream.mu.Unlock()
-	r.stream.opts.Fatal(cause)
-	for _, s := range seats {
-		select {
-		case <-s.started:
-		default:
-			s.end()
-		}
-	}
-}
+// die ends the run with a cause. Its components go on until they are closed, but nothing they do counts any more.
+func (r *run) die(cause error) { r.stream.fail(r.build, cause) }
 
 func (r *run) setTimer(t Timer, after time.Duration) {
 	if old := r.timers[t]; old != nil {

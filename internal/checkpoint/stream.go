@@ -1,7 +1,9 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -26,12 +28,27 @@ type Stream struct {
 }
 
 type build struct {
-	seats   []*Seat
-	sinks   bool
-	run     *run
-	failure error
-	// over is set when every source has left: nobody needs to connect any more.
-	over bool
+	seats []*Seat
+	sinks bool
+	run   *run
+	// life ends when nobody needs to connect or to write any more: with the cause why the build has failed, or with
+	// ErrLeft when every source has ended before it ran.
+	life context.Context
+	end  context.CancelCauseFunc
+}
+
+func newBuild() *build {
+	b := new(build)
+	b.life, b.end = context.WithCancelCause(context.Background())
+	return b
+}
+
+// failure is why the build has failed, or nil.
+func (b *build) failure() error {
+	if err := context.Cause(b.life); !errors.Is(err, ErrLeft) {
+		return err
+	}
+	return nil
 }
 
 // NewStream returns a coordinator that does nothing until components are declared and join.
@@ -66,7 +83,7 @@ func (s *Stream) DeclareSource(d SourceDeclaration) (*Seat, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.next == nil || s.next.sinks {
-		s.next = new(build)
+		s.next = newBuild()
 	}
 	seat := s.seat(d.Key)
 	seat.source = &d
@@ -78,7 +95,7 @@ func (s *Stream) DeclareSink(d SinkDeclaration) (*Seat, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.next == nil {
-		s.next = new(build)
+		s.next = newBuild()
 	}
 	s.next.sinks = true
 	seat := s.seat(d.Key)
@@ -149,9 +166,9 @@ func (s *Seat) JoinSink(ctx context.Context, clusterID string, sink Sink) error 
 func (s *Seat) join(ctx context.Context, fill func()) error {
 	st := s.stream
 	st.mu.Lock()
-	if s.left || s.build.over {
-		st.mu.Unlock()
-		return ErrLeft
+	if s.left || s.build.life.Err() != nil {
+		defer st.mu.Unlock()
+		return cmp.Or(context.Cause(s.build.life), ErrLeft)
 	}
 	if !s.joined {
 		fill()
@@ -163,9 +180,9 @@ func (s *Seat) join(ctx context.Context, fill func()) error {
 		st.startIfComplete(s.build)
 	}
 	b := s.build
-	if b.failure != nil {
-		st.mu.Unlock()
-		return b.failure
+	if b.life.Err() != nil {
+		defer st.mu.Unlock()
+		return context.Cause(b.life)
 	}
 	if s.sink != nil && s.checkpointing() == nil {
 		st.mu.Unlock()
@@ -178,13 +195,21 @@ func (s *Seat) join(ctx context.Context, fill func()) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-s.closed:
-		st.mu.Lock()
-		defer st.mu.Unlock()
-		if b.failure != nil {
-			return b.failure
-		}
-		return ErrLeft
+	case <-b.life.Done():
 	}
+	return cmp.Or(context.Cause(b.life), ErrLeft)
+}
+
+// running tells whether every sink was told to start.
+func (b *build) running() bool {
+	return !slices.ContainsFunc(b.seats, func(o *Seat) bool {
+		select {
+		case <-o.started:
+			return false
+		default:
+			return o.sink != nil
+		}
+	})
 }
 
 // enter makes the seat's build the current one, ending a predecessor, or lets a late source into the running one.
@@ -217,7 +242,7 @@ func (s *Stream) enter(seat *Seat) error {
 
 // late tells whether the seat's build is sources alone that follow others in a stream that goes on running.
 func (s *Stream) late(seat *Seat) bool {
-	if seat.build.sinks || s.cur == nil || s.cur.run == nil || s.cur.failure != nil {
+	if seat.build.sinks || s.cur == nil || s.cur.run == nil || s.cur.life.Err() != nil || s.cur.run.ctx.Err() != nil {
 		return false
 	}
 	left := 0
@@ -244,8 +269,7 @@ func (s *Stream) startIfComplete(b *build) {
 	}
 	cfg, err := checkBuild(b.seats)
 	if err != nil {
-		b.failure = err
-		s.opts.Fatal(err)
+		s.fail(b, err)
 		return
 	}
 	if cfg == nil {
@@ -290,7 +314,15 @@ func (s *Seat) Fatal(cause error) {
 		r.post(Broken{Cause: cause})
 		return
 	}
-	s.stream.opts.Fatal(cause)
+	s.stream.fail(s.build, cause)
+}
+
+// fail ends a build with a cause, the first time.
+func (s *Stream) fail(b *build, cause error) {
+	if b.life.Err() == nil {
+		b.end(cause)
+		s.opts.Fatal(cause)
+	}
 }
 
 // AtEnd reports that a bounded source has nothing more to emit in this attempt.
@@ -317,12 +349,19 @@ func (s *Seat) Close(ctx context.Context, hard bool) error {
 	return nil
 }
 
-// Over tells whether the stream's sources have all ended. A sink that has not connected by then never needs to; Benthos
-// would otherwise let it try until the end of the shutdown timeout.
-func (s *Seat) Over() bool {
+// Life ends when nobody needs to connect or to write any more: the stream has failed, and Failure says why, or all its
+// sources have ended before it ran.
+func (s *Seat) Life() context.Context {
 	s.stream.mu.Lock()
 	defer s.stream.mu.Unlock()
-	return s.build.over
+	return s.build.life
+}
+
+// Failure is why the stream has failed, or nil.
+func (s *Seat) Failure() error {
+	s.stream.mu.Lock()
+	defer s.stream.mu.Unlock()
+	return s.build.failure()
 }
 
 // Leave ends a component's part for good. The last one to leave ends the run.
@@ -332,11 +371,9 @@ func (s *Seat) Leave() {
 	s.left = true
 	s.end()
 	b := s.build
-	if s.source != nil && !slices.ContainsFunc(b.seats, func(o *Seat) bool { return o.source != nil && !o.left }) {
-		b.over = true
-		for _, o := range b.seats {
-			o.end()
-		}
+	// A stream that runs may get another source, as from a sequence.
+	if s.source != nil && !b.running() && !slices.ContainsFunc(b.seats, func(o *Seat) bool { return o.source != nil && !o.left }) {
+		b.end(ErrLeft)
 	}
 	last := b == st.cur && !slices.ContainsFunc(b.seats, func(o *Seat) bool { return !o.left })
 	if last {

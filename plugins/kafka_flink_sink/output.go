@@ -13,14 +13,16 @@ import (
 	"github.com/tidegate/tidegate/internal/kafkasink"
 )
 
-// reconnectWait is how long Benthos waits before it tries a cluster again that does not answer.
+// reconnectWait is how long a cluster that does not answer is left alone.
 const reconnectWait = 5 * time.Second
 
 // output is the Benthos side of a sink.
 type output struct {
-	sink    *kafkasink.Sink
-	seat    *checkpoint.Seat
-	records *recordBuilder
+	sink     *kafkasink.Sink
+	seat     *checkpoint.Seat
+	records  *recordBuilder
+	streamID string
+	tried    bool // to connect
 }
 
 // newOutput parses and declares, and has no other effect: Benthos builds outputs that it never starts.
@@ -53,33 +55,34 @@ func newOutput(conf *service.ParsedConfig, res *service.Resources) (out service.
 		Dropped: func(n int) { dropped.Incr(int64(n)) },
 		Lost:    func(n int) { lost.Incr(int64(n)) },
 	})
-	return &output{sink: sink, seat: seat, records: cfg.records}, policy, cfg.maxInFlight, nil
+	return &output{sink: sink, seat: seat, records: cfg.records, streamID: res.StreamID()}, policy, cfg.maxInFlight, nil
 }
 
-// Connect reaches the cluster, then waits until the stream has recovered. Where the process is ending anyway it ends the
-// output, since Benthos would go on trying until the shutdown timeout.
+// Connect reaches the cluster, then waits until the stream has recovered.
 func (o *output) Connect(ctx context.Context) error {
-	if o.seat.Over() {
-		return service.ErrEndOfInput
+	if o.tried {
+		if err := benthosx.Wait(ctx, o.seat, reconnectWait); err != nil {
+			return err
+		}
 	}
+	o.tried = true
 	clusterID, err := o.sink.Connect(ctx)
 	if kafkaclient.Classify(err) == kafkaclient.ClassAuthorisation {
 		o.seat.Fatal(err) // Rule 13: what the cluster refuses it will refuse again.
 	}
-	if benthosx.FatalCause() != nil {
-		return service.ErrEndOfInput
+	if err == nil {
+		err = o.seat.JoinSink(ctx, clusterID, o.sink)
 	}
-	if err != nil {
-		return service.NewErrBackOff(err, reconnectWait)
-	}
-	if err = o.seat.JoinSink(ctx, clusterID, o.sink); err == nil || ctx.Err() != nil {
-		return err
-	}
-	return service.ErrEndOfInput // The cause is on its way to the last line of the log, or the stream was stopped.
+	return benthosx.Connected(o.seat, o.streamID, err)
 }
 
-// WriteBatch hands a batch to the sink; see kafkasink.Sink.WriteBatch for what its error means.
+// WriteBatch hands a batch to the sink; see kafkasink.Sink.WriteBatch for what its error means. In a stream that has
+// failed it waits to be closed: nothing is acknowledged that no checkpoint will hold.
 func (o *output) WriteBatch(ctx context.Context, batch service.MessageBatch) error {
+	if cause := o.seat.Failure(); cause != nil {
+		<-ctx.Done()
+		return cause
+	}
 	records, err := o.records.build(batch)
 	if err != nil {
 		return err

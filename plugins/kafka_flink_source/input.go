@@ -16,7 +16,7 @@ import (
 	"github.com/tidegate/tidegate/internal/kafkasource"
 )
 
-// reconnectWait is how long Benthos waits before it tries a cluster again that does not answer.
+// reconnectWait is how long a cluster that does not answer is left alone.
 const reconnectWait = 5 * time.Second
 
 // input is the Benthos side of a source.
@@ -25,6 +25,8 @@ type input struct {
 	seat       *checkpoint.Seat
 	messages   *messages
 	checkStore func(context.Context) error
+	streamID   string
+	tried      bool // to connect
 }
 
 // newInput parses and declares, and has no other effect: Benthos builds inputs that it never starts.
@@ -66,7 +68,7 @@ func newInput(conf *service.ParsedConfig, res *service.Resources) (service.Batch
 		return nil, err
 	}
 	return &input{
-		reader: reader, seat: seat, messages: newMessages(cfg.metadata),
+		reader: reader, seat: seat, messages: newMessages(cfg.metadata), streamID: res.StreamID(),
 		checkStore: func(ctx context.Context) error { return cache.CheckStore(ctx, res, cfg.store) },
 	}, nil
 }
@@ -86,33 +88,30 @@ func metrics(m *service.Metrics) kafkasource.Metrics {
 	}
 }
 
-// Connect reaches the cluster, then waits until the stream has recovered and says where to begin. Where the process is
-// ending anyway it ends the input.
+// Connect reaches the cluster, then waits until the stream has recovered and says where to begin.
 func (in *input) Connect(ctx context.Context) error {
-	// A wrong label is said at once, not when the broker has come; a label of another file is not known earlier.
-	if err := in.checkStore(ctx); err != nil {
-		in.seat.Fatal(err)
-		return service.ErrEndOfInput
+	if in.tried {
+		if err := benthosx.Wait(ctx, in.seat, reconnectWait); err != nil {
+			return err
+		}
 	}
-	err := in.reader.Connect(ctx)
-	if kafkaclient.Classify(err) == kafkaclient.ClassAuthorisation {
+	in.tried = true
+	// A wrong label is said at once, not when the broker has come; a label of another file is not known earlier.
+	err := in.checkStore(ctx)
+	if err != nil {
+		in.seat.Fatal(err)
+	} else if err = in.reader.Connect(ctx); kafkaclient.Classify(err) == kafkaclient.ClassAuthorisation {
 		in.seat.Fatal(err) // Rule 13: what the cluster refuses it will refuse again.
 	}
-	if benthosx.FatalCause() != nil {
-		return service.ErrEndOfInput
+	if err == nil {
+		err = in.seat.JoinSource(ctx, in.reader)
 	}
-	if err != nil {
-		return service.NewErrBackOff(err, reconnectWait)
-	}
-	if err = in.seat.JoinSource(ctx, in.reader); err == nil || ctx.Err() != nil {
-		return err
-	}
-	return service.ErrEndOfInput // The cause is on its way to the last line of the log, or the stream was stopped.
+	return benthosx.Connected(in.seat, in.streamID, err)
 }
 
 // ReadBatch returns the next batch. Its context ends at a soft stop.
 func (in *input) ReadBatch(ctx context.Context) (service.MessageBatch, service.AckFunc, error) {
-	batch, err := in.reader.Next(ctx)
+	batch, err := in.next(ctx)
 	switch {
 	case errors.Is(err, kafkasource.ErrEndOfInput), errors.Is(err, kafkasource.ErrClosed):
 		return nil, nil, service.ErrEndOfInput
@@ -124,6 +123,18 @@ func (in *input) ReadBatch(ctx context.Context) (service.MessageBatch, service.A
 		return nil
 	}
 	return in.messages.build(batch.Tag, batch.Records), ack, nil
+}
+
+// next returns ErrNotConnected where the stream has failed: what would be read now no checkpoint would hold.
+func (in *input) next(ctx context.Context) (kafkasource.Batch, error) {
+	nextCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(in.seat.Life(), cancel)()
+	batch, err := in.reader.Next(nextCtx)
+	if err != nil && in.seat.Failure() != nil {
+		return batch, service.ErrNotConnected
+	}
+	return batch, err
 }
 
 // Close runs the last checkpoint, if this is a graceful stop: the output is still alive.
