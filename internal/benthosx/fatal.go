@@ -16,7 +16,10 @@ var fatal struct {
 	cause error
 	// ended is closed when Main returns; nil where Main does not run.
 	ended chan struct{}
+	exit  func(code int)
 }
+
+func init() { fatal.exit = os.Exit }
 
 // resignal is how often a signal is repeated: Benthos hears of none that came before it listens.
 const resignal = 200 * time.Millisecond
@@ -34,9 +37,47 @@ func Fatal(cause error) {
 	switch {
 	case !first:
 	case ended == nil:
-		signalSelf()
+		endForeign(cause)
 	default:
 		go signalUntil(ended)
+	}
+}
+
+// foreignGrace is how long the rest of a build without Main has to close before the process ends.
+const foreignGrace = 2 * time.Second
+
+// endForeign ends a build whose main is not Main. It is asked to stop like any other, but ended by us: stopped by the
+// signal alone it would exit 0, as if all was well.
+func endForeign(cause error) {
+	fmt.Fprintf(os.Stderr, "fatal: %v\n", cause)
+	fatal.Lock()
+	end := fatal.exit
+	fatal.Unlock()
+	time.AfterFunc(foreignGrace, func() { end(1) })
+	signalSelf()
+}
+
+// ReplaceExit replaces os.Exit in a build without Main, for tests of what ends the process; it returns what undoes it,
+// with the cause.
+func ReplaceExit(exit func(code int)) (restore func()) {
+	fatal.Lock()
+	defer fatal.Unlock()
+	fatal.exit = exit
+	return func() {
+		fatal.Lock()
+		defer fatal.Unlock()
+		fatal.exit, fatal.cause = os.Exit, nil
+	}
+}
+
+// Closed is called at the end of a component's Close. After Fatal in a build without Main it does not return: the
+// engine would end the process with 0 before Fatal has ended it with 1.
+func Closed() {
+	fatal.Lock()
+	wait := fatal.cause != nil && fatal.ended == nil
+	fatal.Unlock()
+	if wait {
+		select {}
 	}
 }
 

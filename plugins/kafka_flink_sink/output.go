@@ -92,6 +92,7 @@ func (o *output) WriteBatch(ctx context.Context, batch service.MessageBatch) err
 
 // Close ends the sink's part. It ends no transaction.
 func (o *output) Close(context.Context) error {
+	defer benthosx.Closed()
 	o.seat.Leave()
 	o.sink.Close()
 	return nil

@@ -138,4 +138,7 @@ func (in *input) next(ctx context.Context) (kafkasource.Batch, error) {
 }
 
 // Close runs the last checkpoint, if this is a graceful stop: the output is still alive.
-func (in *input) Close(ctx context.Context) error { return in.reader.Close(ctx) }
+func (in *input) Close(ctx context.Context) error {
+	defer benthosx.Closed()
+	return in.reader.Close(ctx)
+}
