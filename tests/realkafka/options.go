@@ -76,6 +76,8 @@ func defaultProperties(brokers int) map[string]string {
 		"controller.socket.timeout.ms":   "3000",
 		"log.cleaner.dedupe.buffer.size": "8388608",
 		"auto.create.topics.enable":      "false",
+		// Tests write records with timestamps of long ago, which a retention would delete while they run.
+		"log.retention.ms": "-1",
 	}
 }
 

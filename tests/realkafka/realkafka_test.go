@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 
 func TestSharedBrokerTakesRecordsAndItsOwnToolReadsThem(t *testing.T) {
 	c := Shared(t)
-	topic := c.Topic(t, 1, "retention.ms", "-1")
+	topic := c.Topic(t, 1, "max.message.bytes", "100000")
 	client := newClient(t, c)
 	err := client.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: []byte("hello")}).FirstErr()
 	require.NoError(t, err)

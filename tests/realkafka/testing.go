@@ -81,7 +81,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Topic creates a topic for a test and returns its name. The configs are pairs of name and value.
+// Topic creates a topic for a test and returns its name. The configs are pairs of name and value; without one for
+// retention.ms nothing is deleted, however old its timestamp.
 func (c *Cluster) Topic(t testing.TB, partitions int32, configs ...string) string {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.Bootstrap()...))
@@ -89,7 +90,8 @@ func (c *Cluster) Topic(t testing.TB, partitions int32, configs ...string) strin
 		t.Fatalf("making a client: %v", err)
 	}
 	defer client.Close()
-	all := map[string]*string{}
+	forEver := "-1"
+	all := map[string]*string{"retention.ms": &forEver}
 	for i := 0; i+1 < len(configs); i += 2 {
 		all[configs[i]] = &configs[i+1]
 	}
