@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // uncommitted counts the checkpoints that bound max_concurrent: declined ones do not count, else a store that fails
@@ -216,6 +217,8 @@ func (m *Machine) onFired(t Timer) {
 			m.die(fmt.Errorf("writing checkpoint record %d did not end within checkpoint.timeout %v; "+
 				"check the disk of the state store", m.write.record.Number, m.cfg.Timeout))
 		}
+	case TimerHalt:
+		m.onHaltTimeout(t.Of)
 	case TimerRestart:
 		m.restartDelayOver = m.phase == phaseRestart
 	}
@@ -231,8 +234,9 @@ func (m *Machine) onTimeout(n uint64) {
 			m.failover(ReasonTimeout, cause)
 			return
 		}
+		cause = fmt.Errorf("%w: %s", cause, m.lagging())
 		m.cancelBarrier()
-		m.decline(n, fmt.Errorf("%w: %s", cause, "the pipeline did not drain, or a sink did not flush"))
+		m.decline(n, cause)
 		return
 	}
 	i := slices.IndexFunc(m.checkpoints, func(c checkpoint) bool { return c.entry.Checkpoint == n })
@@ -245,6 +249,26 @@ func (m *Machine) onTimeout(n uint64) {
 	}
 	m.checkpoints[i].declined = true
 	m.decline(n, cause)
+}
+
+// lagging says what the barrier under way is waiting for.
+func (m *Machine) lagging() string {
+	var keys []string
+	if m.barrier == barrierDraining {
+		for i := range m.sources {
+			if s := &m.sources[i]; s.status == sourceRunning && !s.final && !s.drained {
+				keys = append(keys, s.key)
+			}
+		}
+		return fmt.Sprintf("records that %s emitted are still in the pipeline; a processor or an output holds them, or is slow",
+			strings.Join(keys, ", "))
+	}
+	for i := range m.sinks {
+		if !m.sinks[i].flushed {
+			keys = append(keys, m.sinks[i].key)
+		}
+	}
+	return fmt.Sprintf("the brokers have not acknowledged every record of %s; they are away, or slow", strings.Join(keys, ", "))
 }
 
 // cancelBarrier ends a barrier that no sink has sealed. Its number is not used again.

@@ -108,6 +108,8 @@ const (
 	TimerTimeout
 	// TimerWrite bounds the wait for a write that has to be resolved.
 	TimerWrite
+	// TimerHalt bounds the wait for what an ended attempt has in flight.
+	TimerHalt
 	// TimerRestart delays a new attempt.
 	TimerRestart
 )
@@ -119,7 +121,7 @@ type Timer struct {
 }
 
 func (t Timer) String() string {
-	name := [...]string{"interval", "min_pause", "timeout", "write timeout", "restart delay"}[t.Kind]
+	name := [...]string{"interval", "min_pause", "timeout", "write timeout", "halt timeout", "restart delay"}[t.Kind]
 	if t.Kind == TimerTimeout || t.Kind == TimerRestart {
 		return fmt.Sprintf("%s %d", name, t.Of)
 	}
@@ -260,11 +262,13 @@ const (
 	ReportLost
 	ReportDropped
 	ReportStopped
+	ReportHardStop
 )
 
 func (k ReportKind) String() string {
 	return [...]string{
 		"started", "recorded", "committed", "declined", "failover", "replay", "lost", "dropped", "stopped",
+		"hard stop",
 	}[k]
 }
 

@@ -23,7 +23,7 @@ func (w *world) moves() []move {
 		out = append(out, w.answers(i)...)
 	}
 	for _, t := range w.timers {
-		fault := t.Kind == TimerTimeout || t.Kind == TimerWrite
+		fault := t.Kind == TimerTimeout || t.Kind == TimerWrite || t.Kind == TimerHalt
 		out = append(out, move{"fired " + t.String(), fault, func(w *world) error {
 			w.timers = slices.DeleteFunc(w.timers, func(o Timer) bool { return o == t })
 			return w.step(Fired{Timer: t})

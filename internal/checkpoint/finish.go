@@ -24,7 +24,8 @@ func (m *Machine) onClosing(ev Closing) {
 	}
 	s.closing = true
 	switch {
-	case ev.Hard:
+	case ev.Hard && m.phase == phaseRunning:
+		m.do(Report{What: ReportHardStop})
 		m.stop()
 	case m.phase == phaseRestart:
 		m.die(fmt.Errorf("stopped while restarting; the next start goes on from the last checkpoint: %w", m.lastCause))

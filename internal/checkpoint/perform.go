@@ -307,8 +307,8 @@ func (o *offsetCommits) send(r *run, a *CommitOffsets) {
 	failed := false
 	for _, st := range a.Positions {
 		seat := r.seatOf(st.Source)
-		if seat == nil || seat.asSource == nil {
-			continue // A component that the config no longer has.
+		if seat == nil || seat.asSource == nil || r.hasLeft(seat) {
+			continue // A component that the config no longer has, or one that has ended: its last position is in the group.
 		}
 		if err := seat.asSource.CommitOffsets(r.ctx, st); err != nil {
 			failed = true
@@ -319,6 +319,12 @@ func (o *offsetCommits) send(r *run, a *CommitOffsets) {
 	o.mu.Lock()
 	o.failed = failed
 	o.mu.Unlock()
+}
+
+func (r *run) hasLeft(s *Seat) bool {
+	r.stream.mu.Lock()
+	defer r.stream.mu.Unlock()
+	return s.left
 }
 
 // wait waits until nothing is under way and tells whether the newest positions have arrived.

@@ -21,7 +21,7 @@ func (m *Machine) begin() {
 		}
 		return
 	}
-	if !m.dropRemoved() {
+	if !m.checkRenamed() || !m.dropRemoved() {
 		return
 	}
 	for i := range m.sources {
@@ -59,9 +59,32 @@ func (m *Machine) restoredSink(key string) (SinkState, []Committable) {
 	return state, committables
 }
 
-// dropRemoved handles what the newest record holds of components that the config no longer has: a position is kept,
-// since the component may come back; a transaction that nobody can commit any more stops the start-up, or is dropped
-// and counted.
+// checkRenamed refuses a source that has no state while the state of another one has no source: as a rule it is the
+// same source under another label or at another place of the config, which would begin anew. A source that was only
+// removed keeps its position, since it may come back.
+func (m *Machine) checkRenamed() bool {
+	if m.cfg.AllowNonRestored {
+		return true
+	}
+	for _, left := range m.known.Positions {
+		if left.Finished || m.sourceOf(left.Source) != nil {
+			continue
+		}
+		for i := range m.sources {
+			if s := &m.sources[i]; stateOf(m.known.Positions, s.key) == nil {
+				m.die(fmt.Errorf("the newest checkpoint has positions of the input %q, which the config no longer has, and none "+
+					"of the input %q: where that is the same input under another label or at another place, give it the label "+
+					"or the place back; set checkpoint.allow_non_restored_state: true to begin %q by its start-up mode",
+					left.Source, s.key, s.key))
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// dropRemoved handles transactions of sinks that the config no longer has: one that nobody can commit any more stops the
+// start-up, or is dropped and counted.
 func (m *Machine) dropRemoved() bool {
 	for i := range m.checkpoints {
 		e := m.checkpoints[i].entry

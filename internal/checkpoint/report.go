@@ -33,6 +33,8 @@ func (r *run) report(a Report) {
 		text = "sources and sinks are running"
 	case ReportStopped:
 		text = "everything is committed, nothing is pending"
+	case ReportHardStop:
+		level, text = slog.LevelWarn, "stopped without a last checkpoint; the next start goes on from the one before"
 	case ReportDeclined:
 		level, text = slog.LevelWarn, "checkpoint declined"
 	case ReportFailover:

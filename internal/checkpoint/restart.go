@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // failover ends the attempt. The next one begins at the last barrier that every sink completed, or before the
@@ -45,7 +46,33 @@ func (m *Machine) failover(reason Reason, cause error) {
 	if m.write != nil {
 		m.do(SetTimer{Timer: Timer{Kind: TimerWrite}, After: m.cfg.Timeout})
 	}
+	m.do(SetTimer{Timer: Timer{Kind: TimerHalt, Of: m.attempt}, After: m.cfg.Timeout})
 	m.do(SetTimer{Timer: Timer{Kind: TimerRestart, Of: uint64(m.restarts)}})
+}
+
+// unhalted names the components that still hold something of the ended attempt.
+func (m *Machine) unhalted() (keys []string) {
+	for i := range m.sources {
+		if s := &m.sources[i]; s.status == sourceRunning && !s.halted {
+			keys = append(keys, s.key)
+		}
+	}
+	for i := range m.sinks {
+		if s := &m.sinks[i]; !s.halted {
+			keys = append(keys, s.key)
+		}
+	}
+	return keys
+}
+
+// onHaltTimeout ends a process in which the ended attempt does not leave the pipeline: a new attempt beside it could be
+// disturbed by it, and one that waits for ever is worth less than a new process.
+func (m *Machine) onHaltTimeout(attempt uint64) {
+	if keys := m.unhalted(); m.phase == phaseRestart && attempt == m.attempt && len(keys) > 0 {
+		m.die(fmt.Errorf("records of an ended attempt are still in flight after checkpoint.timeout %v (%s): a processor or an "+
+			"output holds them, such as one that waits without a limit of its own; the attempt ended by: %w",
+			m.cfg.Timeout, strings.Join(keys, ", "), m.lastCause))
+	}
 }
 
 func (m *Machine) onHalted(ev Halted) {
@@ -61,8 +88,7 @@ func (m *Machine) onHalted(ev Halted) {
 }
 
 func (m *Machine) advanceRestart() bool {
-	if slices.ContainsFunc(m.sources, func(s source) bool { return s.status == sourceRunning && !s.halted }) ||
-		slices.ContainsFunc(m.sinks, func(s sink) bool { return !s.halted }) || m.write != nil {
+	if len(m.unhalted()) > 0 || m.write != nil {
 		return false
 	}
 	if !m.restartRecorded && !m.breaks(RuleRestartRecord) {
@@ -122,6 +148,7 @@ func (m *Machine) startAttempt() {
 		s.status, s.state = sourceRunning, *stateOf(m.positions, s.key)
 		m.do(StartSource{Attempt: m.attempt, State: s.state})
 	}
+	m.do(StopTimer{Timer{Kind: TimerHalt, Of: m.attempt}})
 	m.do(SetTimer{Timer: Timer{Kind: TimerInterval}, After: m.cfg.Interval})
 	m.do(Report{What: ReportStarted})
 }

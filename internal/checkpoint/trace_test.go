@@ -167,7 +167,7 @@ func (tr *tracer) event(t *testing.T, d *datadriven.TestData) Event {
 	case "fired":
 		kind := map[string]TimerKind{
 			"interval": TimerInterval, "pause": TimerPause, "timeout": TimerTimeout, "write": TimerWrite,
-			"restart": TimerRestart,
+			"halt": TimerHalt, "restart": TimerRestart,
 		}
 		k, ok := kind[str("timer", "")]
 		require.True(t, ok)
