@@ -39,14 +39,15 @@ func TestTrialFindsWhatAWrongPipelineLosesAndDoubles(t *testing.T) {
 	cluster := realkafka.Shared(t)
 	for _, tc := range []struct {
 		how   string
+		stall time.Duration
 		check func(*testing.T, verdict, error)
 	}{
-		{"before", func(t *testing.T, v verdict, err error) {
+		{"before", 5 * time.Second, func(t *testing.T, v verdict, err error) {
 			require.ErrorContains(t, err, "nothing new has come out")
 			require.Positive(t, v.lost, v)
 			require.Zero(t, v.doubled, v)
 		}},
-		{"after", func(t *testing.T, v verdict, err error) {
+		{"after", stallLimit, func(t *testing.T, v verdict, err error) {
 			require.NoError(t, err)
 			require.Positive(t, v.doubled, v)
 			require.Zero(t, v.lost, v)
@@ -57,11 +58,11 @@ func TestTrialFindsWhatAWrongPipelineLosesAndDoubles(t *testing.T) {
 			tr, err := newTrial(scenarios[0], namesOf(t, cluster), cluster, os.Args[0], rand.New(rand.NewPCG(1, 1)))
 			require.NoError(t, err)
 			defer tr.close()
-			tr.stall = 5 * time.Second
 			require.NoError(t, tr.strike(syscall.SIGTERM))
 			for range 4 {
 				require.NoError(t, tr.strike(syscall.SIGKILL))
 			}
+			tr.stall = tc.stall
 			v, err := tr.finish()
 			tc.check(t, v, err)
 			require.Zero(t, v.altered+v.foreign+v.disordered, v)

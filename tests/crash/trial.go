@@ -48,6 +48,8 @@ type trial struct {
 
 	kills, early, brokerKills int
 	lastNew                   time.Time
+	// logBefore is how long the log was when the pipeline was started.
+	logBefore int64
 	// longestPause is the longest time in which nothing new came out, longestStop that from SIGTERM to the end.
 	longestPause, longestStop time.Duration
 }
@@ -87,6 +89,7 @@ func (tr *trial) log() string  { return filepath.Join(tr.names.Dir, "job.log") }
 
 // start starts the pipeline.
 func (tr *trial) start(env ...string) (*child.Process, error) {
+	tr.logBefore = fileSize(tr.log())
 	cmd := exec.Command(tr.binary, "run", tr.conf())
 	cmd.Env = append(os.Environ(), env...)
 	return child.Start(cmd, tr.log())
@@ -160,8 +163,11 @@ func (tr *trial) strike(sig syscall.Signal) error {
 	tr.kills++
 	if tr.rng.IntN(3) == 0 {
 		tr.early++
-		if err := tr.awaitHandler(p, sig); err != nil {
-			return err
+		if sig == syscall.SIGTERM {
+			err = tr.awaitHandler(p)
+		}
+		if err != nil {
+			return tr.brokenRun(p, err)
 		}
 		err = tr.followFor(p, time.Duration(tr.rng.Int64N(int64(time.Second))))
 	} else {
@@ -207,16 +213,12 @@ func (tr *trial) brokenRun(p *child.Process, err error) error {
 	return tr.failed(err)
 }
 
-// awaitHandler waits, where the signal can be handled, until the pipeline has said its first word: before that it has
-// no handler yet, and dies like any other process.
-func (tr *trial) awaitHandler(p *child.Process, sig syscall.Signal) error {
-	if sig == syscall.SIGKILL {
-		return nil
-	}
-	before := fileSize(tr.log())
+// awaitHandler waits until the pipeline has said its first word: before that it has no handler for signals yet, and dies
+// like any other process.
+func (tr *trial) awaitHandler(p *child.Process) error {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for fileSize(tr.log()) == before {
+	for fileSize(tr.log()) == tr.logBefore {
 		select {
 		case <-p.Done():
 			return errEnded
@@ -245,6 +247,10 @@ func (tr *trial) killBroker() error {
 
 // stop ends the pipeline by SIGTERM and checks what it leaves.
 func (tr *trial) stop(p *child.Process) error {
+	// What the process before has committed may come out only now, so there may be progress before the first word.
+	if err := tr.awaitHandler(p); err != nil {
+		return tr.brokenRun(p, err)
+	}
 	began := time.Now()
 	p.Signal(syscall.SIGTERM)
 	if err := tr.followFor(p, exitLimit); !errors.Is(err, errEnded) {
