@@ -58,7 +58,10 @@ func refuseForeign(fsys vfs.FS, path, filePrefix, kind string) error {
 
 // explain adds the likely cause and the way out to an error of opening a directory.
 func explain(path string, err error) error {
+	var made *fs.PathError
 	switch {
+	case errors.As(err, &made) && made.Op == "mkdir" && !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, syscall.EEXIST):
+		return withRemedy(err) // There is no directory yet, so nothing is missing from it.
 	case pebble.IsCorruptionError(err):
 		return fmt.Errorf("%w: the database is damaged. Keep a copy of the directory, and restore it from a backup; or point "+
 			"path at an empty directory: the sources then begin by their startup.mode, and transactions that were not yet "+

@@ -5,7 +5,7 @@ import (
 
 	"github.com/redpanda-data/benthos/v4/public/service"
 
-	"github.com/tidegate/tidegate/internal/benthosx"
+	"github.com/tidegate/tidegate/cmd/connect/host"
 )
 
 // To make a build of your own, with your plugins beside Tidegate's:
@@ -13,7 +13,7 @@ import (
 //  1. Make a module, and copy this file and imports.go into a package main of it.
 //  2. In imports.go, import the packages you want. Each registers its components with Benthos when it is imported;
 //     what is not imported is not linked in.
-//  3. Keep benthosx.Main around Benthos's command line. A source or sink that cannot go on (its transactional ids are
+//  3. Keep host.Main around Benthos's command line. A source or sink that cannot go on (its transactional ids are
 //     taken over, its state cannot be written) ends the process by it with exit code 1 and the cause.
 //  4. Build with CGO_ENABLED=0 for a static binary.
 //
@@ -24,7 +24,7 @@ func main() { os.Exit(run()) }
 func run(opts ...service.CLIOptFunc) int {
 	tuneMemory()
 	version, built := buildStamp()
-	return benthosx.Main(append([]service.CLIOptFunc{
+	return host.Main(append([]service.CLIOptFunc{
 		service.CLIOptSetBinaryName("connect"),
 		service.CLIOptSetProductName("Tidegate"),
 		service.CLIOptSetDocumentationURL("https://github.com/tidegate/tidegate"),

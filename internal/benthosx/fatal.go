@@ -110,7 +110,7 @@ func Main(opts ...service.CLIOptFunc) int {
 	fatal.Unlock()
 	defer close(ended)
 
-	opts = append([]service.CLIOptFunc{holdEarlyStop(ended)}, opts...)
+	opts = append([]service.CLIOptFunc{holdEarlyStop(ended), service.CLIOptOnConfigParse(CheckTopology)}, opts...)
 	code, err := service.RunCLIToCode(context.Background(), opts...)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

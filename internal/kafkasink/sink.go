@@ -209,13 +209,25 @@ func (s *Sink) Close() {
 	}
 }
 
+// MissingTopicError says that a topic to write to does not exist.
+type MissingTopicError struct {
+	Topic string
+	Err   error
+}
+
+func (e *MissingTopicError) Error() string {
+	return fmt.Sprintf("`topic`: %q does not exist on this cluster, or its user may not describe it: create it, or correct "+
+		"`topic` (%v)", e.Topic, e.Err)
+}
+
+func (e *MissingTopicError) Unwrap() error { return e.Err }
+
 // topicError says what is wrong with a topic in words.
 func (s *Sink) topicError(topic string, err error) error {
 	if errors.Is(err, kerr.UnknownTopicOrPartition) {
-		return fmt.Errorf("topic %q does not exist on this cluster, or its user may not describe it: create it, or correct "+
-			"`topic` (%w)", topic, err)
+		return &MissingTopicError{Topic: topic, Err: err}
 	}
-	return fmt.Errorf("topic %q: %w", topic, kafkaclient.WithCause(err))
+	return fmt.Errorf("`topic`: %q: %w", topic, kafkaclient.WithCause(err))
 }
 
 // lossLog logs losses of guarantee none, which can come by the thousand, once in a while.

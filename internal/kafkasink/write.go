@@ -228,5 +228,5 @@ func (s *Sink) sendError(topic string, err error) error {
 	if errors.Is(err, kgo.ErrClientClosed) {
 		return err
 	}
-	return fmt.Errorf("sending to %w", s.topicError(topic, err))
+	return fmt.Errorf("sending: %w", s.topicError(topic, err))
 }

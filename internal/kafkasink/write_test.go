@@ -190,7 +190,7 @@ func TestFailedSendFailsTheAttemptOnce(t *testing.T) {
 	_, err := r.Seal(-1)
 	require.ErrorIs(t, err, kerr.InvalidRecord)
 	require.Len(t, r.seat.failures(), 1)
-	require.Contains(t, oneString(r.seat.failures()), "attempt 7: sending to topic \"t\": INVALID_RECORD")
+	require.Contains(t, oneString(r.seat.failures()), "attempt 7: sending: `topic`: \"t\": INVALID_RECORD")
 	require.Equal(t, int64(1), r.dropped.Load())
 }
 

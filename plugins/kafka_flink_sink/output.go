@@ -2,6 +2,7 @@ package kafkaflinksink
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,6 +17,9 @@ import (
 // reconnectWait is how long a cluster that does not answer is left alone.
 const reconnectWait = 5 * time.Second
 
+// missingTries is how often a topic that does not exist is looked for again.
+const missingTries = 1
+
 // output is the Benthos side of a sink.
 type output struct {
 	sink     *kafkasink.Sink
@@ -23,6 +27,7 @@ type output struct {
 	records  *recordBuilder
 	streamID string
 	tried    bool // to connect
+	missing  int  // how often in a row its topic was not there
 }
 
 // newOutput parses and declares, and has no other effect: Benthos builds outputs that it never starts.
@@ -30,8 +35,9 @@ func newOutput(conf *service.ParsedConfig, res *service.Resources) (out service.
 	if path := res.Path(); len(path) > 0 && path[0] == "output_resources" {
 		err := fmt.Errorf("output_resources %q: a kafka_flink_sink cannot be a resource, since a resource belongs to no "+
 			"stream and takes part in no checkpoint; write it under output", res.Label())
-		benthosx.Fatal(err) // Benthos would build it again for ever (rule 13).
-		return nil, policy, 0, err
+		// On an error Benthos would build it again until the shutdown timeout (rule 13).
+		benthosx.Fatal(err)
+		return refused{}, policy, 1, nil
 	}
 	cfg, err := parseConfig(conf)
 	if err != nil {
@@ -58,6 +64,15 @@ func newOutput(conf *service.ParsedConfig, res *service.Resources) (out service.
 	return &output{sink: sink, seat: seat, records: cfg.records, streamID: res.StreamID()}, policy, cfg.maxInFlight, nil
 }
 
+// refused is an output that the process ends for.
+type refused struct{}
+
+func (refused) Connect(context.Context) error { return service.ErrEndOfInput }
+func (refused) WriteBatch(context.Context, service.MessageBatch) error {
+	return service.ErrNotConnected
+}
+func (refused) Close(context.Context) error { return nil }
+
 // Connect reaches the cluster, then waits until the stream has recovered.
 func (o *output) Connect(ctx context.Context) error {
 	if o.tried {
@@ -67,8 +82,17 @@ func (o *output) Connect(ctx context.Context) error {
 	}
 	o.tried = true
 	clusterID, err := o.sink.Connect(ctx)
-	if kafkaclient.Classify(err) == kafkaclient.ClassAuthorisation {
+	var missing *kafkasink.MissingTopicError
+	switch {
+	case kafkaclient.Classify(err) == kafkaclient.ClassAuthorisation:
 		o.seat.Fatal(err) // Rule 13: what the cluster refuses it will refuse again.
+	case errors.As(err, &missing):
+		// A topic that was made a moment ago may not be known to every broker.
+		if o.missing++; o.missing > missingTries {
+			o.seat.Fatal(err)
+		}
+	default:
+		o.missing = 0
 	}
 	if err == nil {
 		err = o.seat.JoinSink(ctx, clusterID, o.sink)

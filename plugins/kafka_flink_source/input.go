@@ -21,12 +21,13 @@ const reconnectWait = 5 * time.Second
 
 // input is the Benthos side of a source.
 type input struct {
-	reader     *kafkasource.Reader
-	seat       *checkpoint.Seat
-	messages   *messages
-	checkStore func(context.Context) error
-	streamID   string
-	tried      bool // to connect
+	reader   *kafkasource.Reader
+	seat     *checkpoint.Seat
+	messages *messages
+	// check looks at what the source depends on besides its own config.
+	check    func(context.Context) error
+	streamID string
+	tried    bool // to connect
 }
 
 // newInput parses and declares, and has no other effect: Benthos builds inputs that it never starts.
@@ -69,7 +70,12 @@ func newInput(conf *service.ParsedConfig, res *service.Resources) (service.Batch
 	}
 	return &input{
 		reader: reader, seat: seat, messages: newMessages(cfg.metadata), streamID: res.StreamID(),
-		checkStore: func(ctx context.Context) error { return cache.CheckStore(ctx, res, cfg.store) },
+		check: func(ctx context.Context) error {
+			if err := benthosx.RequireTopology(res); err != nil {
+				return err
+			}
+			return cache.CheckStore(ctx, res, cfg.store)
+		},
 	}, nil
 }
 
@@ -96,8 +102,8 @@ func (in *input) Connect(ctx context.Context) error {
 		}
 	}
 	in.tried = true
-	// A wrong label is said at once, not when the broker has come; a label of another file is not known earlier.
-	err := in.checkStore(ctx)
+	// What is wrong in the config is said at once, not when the broker has come.
+	err := in.check(ctx)
 	if err != nil {
 		in.seat.Fatal(err)
 	} else if err = in.reader.Connect(ctx); kafkaclient.Classify(err) == kafkaclient.ClassAuthorisation {

@@ -92,9 +92,8 @@ func TestBrokerThatIsAwayIsNamedAndWaitedFor(t *testing.T) {
 func TestOutputTopicThatIsMissingIsNamed(t *testing.T) {
 	broker := startBroker(t, 0, "in")
 	j := start(t, broker.Addrs()[0], good, "run")
-	j.said(t, `topic \"out\" does not exist on this cluster`)
-	j.Signal(syscall.SIGTERM)
-	require.Equal(t, 0, j.end(t), string(j.text(t)))
+	j.said(t, "`topic`: \\\"out\\\" does not exist on this cluster")
+	require.Equal(t, 1, j.end(t), "nobody waits for a topic for ever: %s", j.text(t))
 }
 
 func TestSecondJobOnOneStateFolderIsToldSo(t *testing.T) {

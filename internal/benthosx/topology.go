@@ -1,0 +1,196 @@
+package benthosx
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/redpanda-data/benthos/v4/public/service"
+	"gopkg.in/yaml.v3"
+)
+
+// A plugin sees only its own config. Whether a stream can be checkpointed is decided by what stands around it: a buffer
+// acknowledges before anything is written, a batch without a period never ends, outputs that come and go cannot be
+// found again at a recovery. So the whole file is checked before its stream is built, and a source with checkpoints
+// does not start where nobody has checked.
+
+// topologyChecked is set once the whole config was seen.
+var topologyChecked atomic.Bool
+
+// errUnchecked is what a source says that does not know what stands around it.
+var errUnchecked = errors.New("checkpoints need a look at the whole config, which this build does not take: a main of one's " +
+	"own calls host.Main of cmd/connect/host, or host.CheckTopology in its CLIOptOnConfigParse")
+
+// errStreamsMode is what a source says in streams mode.
+var errStreamsMode = errors.New("streams mode gives no sight of a stream's whole config (a buffer would lose what a " +
+	"checkpoint counts as written), so checkpoints are refused there for now: run the stream by `connect run`")
+
+// RequireTopology tells whether what stands around a source is known.
+func RequireTopology(res *service.Resources) error {
+	switch {
+	case res.StreamID() != "":
+		return errStreamsMode
+	case !topologyChecked.Load():
+		return errUnchecked
+	}
+	return nil
+}
+
+// AcceptTopology takes whatever is around a source, for a host that builds streams in code and knows better.
+func AcceptTopology() { topologyChecked.Store(true) }
+
+// CheckTopology refuses a config whose checkpoints could not hold what they promise. Its error names every place.
+func CheckTopology(conf *service.ParsedConfig) error {
+	root := map[string]any{}
+	for _, section := range []string{"input", "buffer", "pipeline", "output"} {
+		v, err := conf.FieldAny(section)
+		if err != nil {
+			continue // not in the config
+		}
+		if node, ok := v.(*yaml.Node); ok {
+			var plain any
+			if err := node.Decode(&plain); err != nil {
+				return fmt.Errorf("reading %s: %w", section, err)
+			}
+			v = plain
+		}
+		root[section] = v
+	}
+	if err := checkTopology(root); err != nil {
+		return err
+	}
+	topologyChecked.Store(true)
+	return nil
+}
+
+func checkTopology(root map[string]any) error {
+	t := &topology{}
+	t.walk(root, nil)
+	if !t.checkpointed {
+		return nil
+	}
+	var errs []error
+	refuse := func(path, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s: %s", path, fmt.Sprintf(format, args...)))
+	}
+	if kind := bufferKind(root["buffer"]); kind != "" {
+		refuse("buffer", "a %s buffer acknowledges records before they are written, so a checkpoint would count them as "+
+			"done; remove it: the source waits for the outputs by itself", kind)
+	}
+	for _, p := range t.endless {
+		refuse(p, "a batch without a period waits for records that a checkpoint does not let through; set period, such as 100ms")
+	}
+	for _, p := range t.dynamic {
+		refuse(p, "outputs that come and go cannot be found again when transactions have to be committed after a crash; "+
+			"write them into the config")
+	}
+	for _, p := range t.restarting {
+		refuse(p, "restart_input builds the source anew in the middle of a stream; remove it")
+	}
+	if t.exactlyOnce && len(t.otherInputs) > 0 {
+		refuse(t.otherInputs[0], "an input without checkpoints beside a checkpointed kafka_flink_source, into an exactly-once "+
+			"output: nobody could tell what of it a transaction holds; use a stream of its own, or "+
+			"delivery_guarantee: at-least-once")
+	}
+	return errors.Join(errs...)
+}
+
+// topology is what a walk over the config has found, by path.
+type topology struct {
+	checkpointed, exactlyOnce                 bool
+	endless, dynamic, restarting, otherInputs []string
+}
+
+// containers are inputs that hold inputs.
+var containers = []string{"broker", "sequence", "read_until", "batched", "resource"}
+
+func (t *topology) walk(v any, path []string) {
+	at := func(key string) []string { return append(slices.Clone(path), key) }
+	switch v := v.(type) {
+	case []any:
+		for i, e := range v {
+			t.walk(e, at(fmt.Sprint(i)))
+		}
+	case map[string]any:
+		for key, e := range v {
+			t.look(key, e, at(key))
+			t.walk(e, at(key))
+		}
+		if t.isInput(path) {
+			t.lookAtInput(v, path)
+		}
+	}
+}
+
+func (t *topology) look(key string, v any, path []string) {
+	object, _ := v.(map[string]any)
+	name := strings.Join(path, ".")
+	switch key {
+	case "kafka_flink_source":
+		checkpoint, _ := object["checkpoint"].(map[string]any)
+		t.checkpointed = t.checkpointed || checkpoint["interval"] != nil
+	case "kafka_flink_sink":
+		t.exactlyOnce = t.exactlyOnce || strings.EqualFold(fmt.Sprint(object["delivery_guarantee"]), "exactly-once")
+	case "batching", "policy":
+		if endless(object) {
+			t.endless = append(t.endless, name)
+		}
+	case "dynamic":
+		if path[0] == "output" {
+			t.dynamic = append(t.dynamic, name)
+		}
+	case "read_until":
+		if object["restart_input"] == true {
+			t.restarting = append(t.restarting, name)
+		}
+	}
+}
+
+// endless tells whether a batch policy gathers records without a limit in time.
+func endless(policy map[string]any) bool {
+	gathers := false
+	for _, k := range []string{"count", "byte_size", "check"} {
+		switch v := policy[k].(type) {
+		case nil:
+		case int:
+			gathers = gathers || v > 1
+		case string:
+			gathers = gathers || v != ""
+		default:
+			gathers = true
+		}
+	}
+	period, _ := policy["period"].(string)
+	return gathers && period == ""
+}
+
+// isInput tells whether the object at path is an input: the input itself, or one that another one holds.
+func (t *topology) isInput(path []string) bool {
+	if len(path) == 0 || path[0] != "input" || slices.Contains(path, "processors") {
+		return false
+	}
+	last := path[len(path)-1]
+	return len(path) == 1 || last == "input" || last == "child" || len(path) > 1 && path[len(path)-2] == "inputs"
+}
+
+func (t *topology) lookAtInput(v map[string]any, path []string) {
+	for kind := range v {
+		switch {
+		case kind == "label", kind == "processors", kind == "kafka_flink_source", slices.Contains(containers, kind):
+		default:
+			t.otherInputs = append(t.otherInputs, strings.Join(append(slices.Clone(path), kind), "."))
+		}
+	}
+}
+
+func bufferKind(v any) string {
+	object, _ := v.(map[string]any)
+	for kind := range object {
+		if kind != "none" {
+			return kind
+		}
+	}
+	return ""
+}

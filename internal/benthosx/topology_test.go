@@ -1,0 +1,51 @@
+package benthosx
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gopkg.in/yaml.v3"
+)
+
+func TestTopologyThatCheckpointsCannotHoldIsRefused(t *testing.T) {
+	const source = "kafka_flink_source: { checkpoint: { interval: 1s } }"
+	const sink = "output: { kafka_flink_sink: { delivery_guarantee: exactly-once } }\n"
+	tests := map[string]struct{ conf, want string }{
+		"nothing around it":            {"input: { " + source + " }\n" + sink, ""},
+		"no buffer, written out":       {"input: { " + source + " }\nbuffer: { none: {} }\n" + sink, ""},
+		"a buffer without checkpoints": {"input: { kafka_flink_source: {} }\nbuffer: { memory: {} }\n", ""},
+		"a buffer":                     {"input: { " + source + " }\nbuffer: { memory: {} }\n", "buffer: a memory buffer acknowledges"},
+		"a buffer around a nested source": {
+			"input: { broker: { inputs: [ { label: x, " + source + " } ] } }\nbuffer: { system_window: {} }\n", "system_window"},
+		"batching without a period": {
+			"input: { " + source + " }\noutput: { broker: { batching: { count: 10 }, outputs: [] } }\n",
+			"output.broker.batching: a batch without a period"},
+		"batching with a period": {
+			"input: { " + source + " }\noutput: { broker: { batching: { count: 10, period: 1s }, outputs: [] } }\n", ""},
+		"batching that gathers nothing": {
+			"input: { " + source + " }\noutput: { http_client: { batching: { count: 1 } } }\n", ""},
+		"a batched input without a period": {
+			"input: { batched: { child: { " + source + " }, policy: { byte_size: 100 } } }\n", "input.batched.policy"},
+		"dynamic outputs": {"input: { " + source + " }\noutput: { dynamic: {} }\n", "output.dynamic: outputs that come and go"},
+		"an input that is built anew": {
+			"input: { read_until: { restart_input: true, input: { " + source + " } } }\n", "input.read_until: restart_input"},
+		"another input beside it": {
+			"input: { broker: { inputs: [ { " + source + " }, { generate: {} } ] } }\n" + sink,
+			"input.broker.inputs.1.generate: an input without checkpoints"},
+		"another input, at-least-once": {
+			"input: { broker: { inputs: [ { " + source + " }, { generate: {} } ] } }\noutput: { kafka_flink_sink: {} }\n", ""},
+		"processors are no inputs": {
+			"input: { " + source + ", processors: [ { branch: { processors: [ { cache: {} } ] } } ] }\n" + sink, ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var root map[string]any
+			require.NoError(t, yaml.Unmarshal([]byte(tc.conf), &root))
+			if err := checkTopology(root); tc.want == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, tc.want)
+			}
+		})
+	}
+}
