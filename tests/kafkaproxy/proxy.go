@@ -43,6 +43,8 @@ type Rule struct {
 	Side   Side
 	Effect Effect
 	Delay  time.Duration
+	// After is how many frames pass before it acts.
+	After int
 	// Times is how often it acts; 0 or less: until Clear.
 	Times int
 }
@@ -54,7 +56,7 @@ func (r Rule) String() string {
 
 type rule struct {
 	Rule
-	left, hits int
+	pass, left, hits int
 }
 
 // Proxy stands before every broker of a cluster.
@@ -113,7 +115,7 @@ func (p *Proxy) Set(rules ...Rule) {
 	defer p.mu.Unlock()
 	p.rules = nil
 	for _, r := range rules {
-		p.rules = append(p.rules, &rule{Rule: r, left: r.Times})
+		p.rules = append(p.rules, &rule{Rule: r, pass: r.After, left: r.Times})
 	}
 }
 
@@ -297,6 +299,10 @@ func (p *Proxy) match(side Side, key kmsg.Key) (*Effect, time.Duration) {
 	defer p.mu.Unlock()
 	for _, r := range p.rules {
 		if r.Side != side || r.Key != key || r.Times > 0 && r.left == 0 {
+			continue
+		}
+		if r.pass > 0 {
+			r.pass--
 			continue
 		}
 		r.left--

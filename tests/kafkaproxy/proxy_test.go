@@ -56,6 +56,7 @@ func TestRuleActsOnItsKindAsOftenAsAsked(t *testing.T) {
 	for name, rule := range map[string]kafkaproxy.Rule{
 		"cut the request": {Key: kmsg.EndTxn, Side: kafkaproxy.Request, Effect: kafkaproxy.Cut, Times: 1},
 		"cut the answer":  {Key: kmsg.EndTxn, Side: kafkaproxy.Answer, Effect: kafkaproxy.Cut, Times: 1},
+		"the second one":  {Key: kmsg.EndTxn, Side: kafkaproxy.Request, Effect: kafkaproxy.Cut, After: 1, Times: 1},
 		"delay":           {Key: kmsg.EndTxn, Side: kafkaproxy.Request, Effect: kafkaproxy.Delay, Delay: 100 * time.Millisecond, Times: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,6 +67,11 @@ func TestRuleActsOnItsKindAsOftenAsAsked(t *testing.T) {
 			if rule.Effect == kafkaproxy.Delay {
 				require.NoError(t, err)
 				require.GreaterOrEqual(t, time.Since(begin), rule.Delay)
+			}
+			if rule.After > 0 {
+				require.NoError(t, err)
+				require.Zero(t, p.Hits())
+				_ = transact(t.Context(), cl)
 			}
 			require.Equal(t, 1, p.Clear())
 		})
