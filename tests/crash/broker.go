@@ -3,6 +3,7 @@ package crash
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,6 +43,33 @@ func nothingPending(ctx context.Context, bootstrap []string, prefix string) erro
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("transactions do not end: %v", ending)
+		case <-tick.C:
+		}
+	}
+}
+
+// awaitAborts waits until the broker has aborted every transaction of the prefix that was left open.
+func (tr *trial) awaitAborts() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stallLimit)
+	defer cancel()
+	client, err := kgo.NewClient(kgo.SeedBrokers(tr.cluster.Bootstrap()...))
+	if err != nil {
+		return fmt.Errorf("waiting for the ends of transactions: %w", err)
+	}
+	defer client.Close()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		all, err := kadm.NewClient(client).ListTransactions(ctx, nil, []string{"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+		if err != nil {
+			return fmt.Errorf("waiting for the ends of transactions: %w", err)
+		}
+		if !slices.ContainsFunc(all.Sorted(), func(tx kadm.ListedTransaction) bool { return strings.HasPrefix(tx.TxnID, tr.names.Prefix+"-") }) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the ends of transactions: %w", ctx.Err())
 		case <-tick.C:
 		}
 	}

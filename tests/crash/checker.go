@@ -131,6 +131,20 @@ func (c *checker) expected(written []int64) int64 {
 	return total
 }
 
+// missing is how many of the records that were written are to come out and have not come.
+func (c *checker) missing(written []int64) int64 {
+	var total int64
+	for partition, count := range written {
+		sights := c.sights[partition]
+		for n := range count {
+			if (n >= int64(len(sights)) || sights[n] == 0) && c.wanted(n) {
+				total++
+			}
+		}
+	}
+	return total
+}
+
 // result is the verdict when so many records were written to each partition and no more will come.
 func (c *checker) result(written []int64) verdict {
 	v := c.found

@@ -90,6 +90,7 @@ func TestCheckerFindsWhatIsWrongWithAHistory(t *testing.T) {
 			require.Equal(t, tc.repeats, got.clean(true))
 			got.first = nil
 			require.Equal(t, tc.want, got)
+			require.Equal(t, tc.want.lost, c.missing(written))
 		})
 	}
 }

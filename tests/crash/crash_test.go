@@ -4,6 +4,8 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -18,12 +20,12 @@ var (
 	flagN        = flag.Int("crash.n", 0, "how often the pipeline is killed; 0: a few times")
 	flagSeed     = flag.Uint64("crash.seed", 0, "seed of what is random; 0: another one each time")
 	flagSignal   = flag.String("crash.signal", "", "KILL or TERM; empty: first one, then the other")
-	flagTV       = flag.Int("crash.tv", 2, "the cluster's transaction.version; 0 is the protocol before KIP-890")
-	flagScenario = flag.String("crash.scenario", "copy", "scenarios, separated by commas, or all: "+scenarioNames())
+	flagTV       = flag.String("crash.tv", "2", "the cluster's transaction.version, or several separated by commas; 0 is the protocol before KIP-890")
+	flagScenario = flag.String("crash.scenario", "", "scenarios and troubles, separated by commas, or all: "+scenarioNames()+", "+troubleNames())
 )
 
 func TestCrashLosesAndDoublesNothing(t *testing.T) {
-	picked, err := pick(*flagScenario)
+	picked, err := pickScenarios(*flagScenario)
 	require.NoError(t, err)
 	kills := map[syscall.Signal]int{syscall.SIGKILL: 5, syscall.SIGTERM: 3}
 	signals := []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM}
@@ -36,35 +38,57 @@ func TestCrashLosesAndDoublesNothing(t *testing.T) {
 	default:
 		t.Fatalf("-crash.signal=%s is neither KILL nor TERM", *flagSignal)
 	}
-	cluster := realkafka.Start(t, clusterOptions())
+	if len(picked) == 0 {
+		t.Skip("the scenarios that are asked for are none of this test's")
+	}
 	connect := binary.Connect(t)
-	for _, s := range picked {
-		for _, sig := range signals {
-			n := *flagN
-			if n == 0 {
-				n = kills[sig]
+	eachVersion(t, func(t *testing.T, tv int) {
+		cluster := clusterOf(t, tv)
+		for _, s := range picked {
+			for _, sig := range signals {
+				n := *flagN
+				if n == 0 {
+					n = kills[sig]
+				}
+				t.Run(s.name+"/"+signalName(sig), func(t *testing.T) { crash(t, s, cluster, tv, connect, sig, n) })
 			}
-			t.Run(s.name+"/"+signalName(sig), func(t *testing.T) { crash(t, s, cluster, connect, sig, n) })
 		}
+	})
+}
+
+// eachVersion runs a test for each transaction.version that is asked for.
+func eachVersion(t *testing.T, test func(t *testing.T, tv int)) {
+	for word := range strings.SplitSeq(*flagTV, ",") {
+		tv, err := strconv.Atoi(word)
+		require.NoError(t, err, "-crash.tv=%s", *flagTV)
+		t.Run("tv"+word, func(t *testing.T) { test(t, tv) })
 	}
 }
 
-func clusterOptions() realkafka.Options {
-	if *flagTV == 2 {
+func optionsOf(tv int) realkafka.Options {
+	if tv == 2 {
 		return realkafka.Options{}
 	}
-	return realkafka.Options{Features: map[string]int{"transaction.version": *flagTV}}
+	return realkafka.Options{Features: map[string]int{"transaction.version": tv}}
+}
+
+// clusterOf is a cluster of one broker that stays up.
+func clusterOf(t *testing.T, tv int) *realkafka.Cluster {
+	if tv == 2 {
+		return realkafka.Shared(t)
+	}
+	return realkafka.Start(t, optionsOf(tv))
 }
 
 // crash runs one scenario and prints its line.
-func crash(t *testing.T, s scenario, cluster *realkafka.Cluster, connect string, sig syscall.Signal, n int) {
+func crash(t *testing.T, s scenario, cluster *realkafka.Cluster, tv int, connect string, sig syscall.Signal, n int) {
 	seed := seedOf(t)
 	if s.brokerToo {
-		options := clusterOptions()
+		options := optionsOf(tv)
 		options.Brokers = 1
 		cluster = realkafka.Start(t, options)
 	}
-	tr, err := newTrial(s, namesOf(t, cluster), cluster, connect, rand.New(rand.NewPCG(seed, 0)))
+	tr, err := newTrial(s, namesOf(t, cluster, tv), cluster, connect, rand.New(rand.NewPCG(seed, 0)))
 	require.NoError(t, err)
 	defer tr.close()
 	began := time.Now()
@@ -88,7 +112,7 @@ func (tr *trial) summarize(sig syscall.Signal, seed uint64, v verdict, took time
 		brokerKills = fmt.Sprintf(", broker kills %d", tr.brokerKills)
 	}
 	fmt.Printf("%s: seed %d, transaction.version %d, SIG%s %d times (%d while starting)%s, %v, longest pause %v, longest stop %v, took %v\n",
-		tr.scenario.name, seed, *flagTV, signalName(sig), tr.kills, tr.early, brokerKills, v,
+		tr.scenario.name, seed, tr.names.TransactionVersion, signalName(sig), tr.kills, tr.early, brokerKills, v,
 		tr.longestPause.Round(time.Millisecond), tr.longestStop.Round(time.Millisecond), took.Round(time.Second))
 }
 
@@ -109,25 +133,28 @@ func seedOf(t *testing.T) uint64 {
 }
 
 // namesOf makes the topics of a trial, and names for all else it needs of its own.
-func namesOf(t *testing.T, cluster *realkafka.Cluster) names {
+func namesOf(t *testing.T, cluster *realkafka.Cluster, tv int) names {
 	return names{
-		Dir: t.TempDir(), Bootstrap: cluster.BootstrapString(),
+		TransactionVersion: tv, Dir: t.TempDir(), Bootstrap: cluster.BootstrapString(),
 		In: cluster.Topic(t, partitions), Out: cluster.Topic(t, partitions),
 		Group: realkafka.Name(t), Prefix: realkafka.Name(t),
 	}
 }
 
 func TestEveryScenarioIsKnownByName(t *testing.T) {
-	everything, err := pick("all")
+	everything, err := pickScenarios("all")
 	require.NoError(t, err)
 	for _, s := range everything {
-		picked, err := pick("copy," + s.name)
+		picked, err := pickScenarios("proxy,copy," + s.name)
 		require.NoError(t, err)
 		require.Equal(t, s.name, picked[len(picked)-1].name)
 		text, err := s.config(names{Dir: "/tmp/x", Prefix: "p"})
 		require.NoError(t, err)
 		require.NotContains(t, string(text), "<no value>")
 	}
-	_, err = pick("copy,none")
+	_, err = pickScenarios("copy,none")
 	require.ErrorContains(t, err, `scenario "none" is none of copy, filter`)
+	picked, err := pickTroubles("copy,zombie")
+	require.NoError(t, err)
+	require.Len(t, picked, 1)
 }

@@ -3,6 +3,7 @@ package crash
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,7 +20,8 @@ type producer struct {
 	stop    context.CancelFunc
 	ended   chan struct{}
 	mu      sync.Mutex
-	failure error // guarded by mu
+	acked   []int64 // records that are in the topic, per partition; guarded by mu
+	failure error   // guarded by mu
 }
 
 // startProducer starts a producer that writes so many records a second to each partition.
@@ -32,7 +34,8 @@ func startProducer(bootstrap []string, topic string, partitions int32, perSecond
 	ctx, stop := context.WithCancel(context.Background())
 	p := &producer{
 		client: client, topic: topic, began: time.Now().Truncate(time.Millisecond), written: make([]int64, partitions),
-		stop: stop, ended: make(chan struct{}),
+		acked: make([]int64, partitions),
+		stop:  stop, ended: make(chan struct{}),
 	}
 	go p.run(ctx, perSecond)
 	return p, nil
@@ -64,12 +67,22 @@ func (p *producer) record(partition int32, n int64) *kgo.Record {
 	return record(p.topic, partition, n, p.began)
 }
 
-func (p *producer) acknowledged(_ *kgo.Record, err error) {
+// acknowledged is told of the records of a partition in their order.
+func (p *producer) acknowledged(r *kgo.Record, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if err != nil {
-		p.mu.Lock()
-		defer p.mu.Unlock()
 		p.failure = err
+		return
 	}
+	p.acked[r.Partition]++
+}
+
+// soFar is how many records each partition has now.
+func (p *producer) soFar() []int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.acked)
 }
 
 // end stops writing, waits until the broker has everything, and returns how many records each partition has got.

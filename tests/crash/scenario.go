@@ -3,6 +3,7 @@ package crash
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"text/template"
 )
@@ -13,13 +14,18 @@ const partitions = 4
 // scenario is a pipeline that is to copy its records through every crash.
 type scenario struct {
 	name string
-	// store is the cache that holds the checkpoints; checkpoint and sink are added to the source's and the sink's
-	// settings; processors is what stands in between.
-	store, checkpoint, sink, processors string
+	// store is the cache that holds the checkpoints; startup is the source's block of that name, where it is not the
+	// usual one; checkpoint and sink are added to the source's and the sink's settings; processors is what stands in
+	// between.
+	store, startup, checkpoint, sink, processors string
 	// wanted tells which records come out; nil: all.
 	wanted func(n int64) bool
+	// refusing is set where a message that a processor has failed is to be nacked.
+	refusing bool
 	// repeats is set where records may come out more than once.
 	repeats bool
+	// perSecond is how many records a second each partition gets; 0: 500.
+	perSecond int
 	// brokerToo kills the broker as well from time to time.
 	brokerToo bool
 }
@@ -61,25 +67,43 @@ var scenarios = []scenario{
 	{name: "broker", store: pebbleStore, checkpoint: everySome, sink: exactlyOnce, processors: asIs, brokerToo: true},
 }
 
-// pick returns the scenarios of a list of names, separated by commas; "all" for all.
-func pick(names string) ([]scenario, error) {
-	if names == "all" {
-		return scenarios, nil
+// troubles are what else a pipeline goes through, beside random kills; the tests that bear them have these names.
+var troubles = []string{"brokers", "proxy", "freeze", "zombie"}
+
+// split tells the scenarios of a list of names, separated by commas, from the troubles; "all" is all of both, and
+// nothing is the first scenario.
+func split(list string) (picked []scenario, troubled []string, err error) {
+	switch list {
+	case "all":
+		return scenarios, troubles, nil
+	case "":
+		return scenarios[:1], nil, nil
 	}
-	var picked []scenario
-	for name := range strings.SplitSeq(names, ",") {
-		known := len(picked)
-		for _, s := range scenarios {
-			if s.name == name {
-				picked = append(picked, s)
-			}
-		}
-		if len(picked) == known {
-			return nil, fmt.Errorf("scenario %q is none of %s, all", name, scenarioNames())
+	for name := range strings.SplitSeq(list, ",") {
+		i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })
+		switch {
+		case i >= 0:
+			picked = append(picked, scenarios[i])
+		case slices.Contains(troubles, name):
+			troubled = append(troubled, name)
+		default:
+			return nil, nil, fmt.Errorf("scenario %q is none of %s, %s, all", name, scenarioNames(), troubleNames())
 		}
 	}
-	return picked, nil
+	return picked, troubled, nil
 }
+
+func pickScenarios(list string) ([]scenario, error) {
+	picked, _, err := split(list)
+	return picked, err
+}
+
+func pickTroubles(list string) ([]string, error) {
+	_, picked, err := split(list)
+	return picked, err
+}
+
+func troubleNames() string { return strings.Join(troubles, ", ") }
 
 func scenarioNames() string {
 	names := make([]string, len(scenarios))
@@ -92,9 +116,18 @@ func scenarioNames() string {
 // comesOut tells whether record n is to come out.
 func (s scenario) comesOut(n int64) bool { return s.wanted == nil || s.wanted(n) }
 
+func (s scenario) rate() int {
+	if s.perSecond == 0 {
+		return 500
+	}
+	return s.perSecond
+}
+
 // names are what the config of one run of a scenario has of its own.
 type names struct {
 	Dir, Bootstrap, In, Out, Group, Prefix string
+	// TransactionVersion is the cluster's.
+	TransactionVersion int
 }
 
 const configText = `# Written by the crash test.
@@ -111,7 +144,7 @@ input:
     bootstrap_servers: [ "{{ .Bootstrap }}" ]
     topics: [ {{ .In }} ]
     group_id: {{ .Group }}
-    startup: { mode: earliest-offset }
+    startup: %s
     checkpoint:
       store: state
       %s
@@ -120,15 +153,29 @@ pipeline:
   threads: 1
   processors: %s
 
-output:
+output:%s
+`
+
+// sinkText is the sink; refusing puts it below an output that refuses what a processor has failed.
+const sinkText = `
   kafka_flink_sink:
     bootstrap_servers: [ "{{ .Bootstrap }}" ]
-    topic: {{ .Out }}%s
-`
+    topic: {{ .Out }}`
+
+func (s scenario) output() string {
+	if s.refusing {
+		return "\n  reject_errored:" + strings.ReplaceAll(sinkText+s.sink, "\n", "\n  ")
+	}
+	return sinkText + s.sink
+}
 
 // config renders the scenario's YAML.
 func (s scenario) config(n names) ([]byte, error) {
-	text := fmt.Sprintf(configText, s.store, s.checkpoint, s.processors, s.sink)
+	startup := s.startup
+	if startup == "" {
+		startup = "{ mode: earliest-offset }"
+	}
+	text := fmt.Sprintf(configText, s.store, startup, s.checkpoint, s.processors, s.output())
 	parsed, err := template.New(s.name).Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("parsing the config of scenario %s: %w", s.name, err)

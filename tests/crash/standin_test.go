@@ -55,7 +55,7 @@ func TestTrialFindsWhatAWrongPipelineLosesAndDoubles(t *testing.T) {
 	} {
 		t.Run(tc.how, func(t *testing.T) {
 			t.Setenv(standInEnv, tc.how)
-			tr, err := newTrial(scenarios[0], namesOf(t, cluster), cluster, os.Args[0], rand.New(rand.NewPCG(1, 1)))
+			tr, err := newTrial(scenarios[0], namesOf(t, cluster, 2), cluster, os.Args[0], rand.New(rand.NewPCG(1, 1)))
 			require.NoError(t, err)
 			defer tr.close()
 			require.NoError(t, tr.strike(syscall.SIGTERM))

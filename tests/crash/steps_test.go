@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -20,157 +22,213 @@ import (
 	"github.com/tidegate/tidegate/tests/realkafka"
 )
 
-var flagSteps = flag.String("crash.steps", "", "kill at every step of the protocol whose name matches this; empty: at a few of them")
+var flagSteps = flag.String("crash.steps", "", "kill at every step of the protocol whose name matches this, or all; empty: at a few of them")
 
-// fewSteps is how many steps are tried where none are asked for.
+// Where no steps are asked for, so many are tried, each with one outcome.
 const fewSteps = 4
 
-// stepWait is how long a run waits for its step before it is stopped by SIGTERM, which has steps of its own.
-const stepWait = 1500 * time.Millisecond
+// The scenarios of the steps: each adds the steps that those before it do not have.
+var (
+	stepsOfCopy  = scenario{name: "copy", store: pebbleStore, checkpoint: everySome, sink: exactlyOnce, processors: asIs}
+	stepsOfFiles = scenario{
+		name: "files", store: `checkpoint_file: { path: "{{ .Dir }}/state" }`, checkpoint: everySome, sink: exactlyOnce, processors: asIs,
+	}
+	// In every process of this one, one message is refused, which ends the attempt.
+	stepsOfFailover = scenario{
+		name: "failover", store: pebbleStore, checkpoint: everySome, sink: exactlyOnce, refusing: true,
+		processors: `
+    - mapping: 'root = if count("messages") == 300 { throw("refused once") } else { content() }'`,
+	}
+)
 
-// beforeCommit is the step between a durable record and the commit of its transactions.
-const beforeCommit = "running/action/Commit"
+// ways of dying at a step.
+type outcome uint8
 
-// steps kills a pipeline of a test build at every step of the protocol, one after the other.
-type steps struct {
-	*trial
-	list string // file that the pipeline notes its steps in
-	// hit are the steps at which it was killed, missed those that did not come in their run.
-	hit, missed []string
+const (
+	// once is a restart at once.
+	once outcome = iota
+	// twice is a second kill, somewhere else, before the pipeline comes to itself.
+	twice
+	// down is a restart only after the broker has aborted what was open.
+	down
+)
+
+var outcomes = []outcome{once, twice, down}
+
+func (o outcome) String() string { return [...]string{"once", "twice", "down past timeout"}[o] }
+
+// workers is how many pipelines go through the steps at a time: those of down mostly wait.
+func (o outcome) workers() int {
+	if o == down {
+		return 6
+	}
+	return 2
+}
+
+// shaped is the scenario with what the outcome needs.
+func (o outcome) shaped(s scenario) scenario {
+	if o == down {
+		s.checkpoint += "\n      timeout: 4s"
+		s.sink += "\n    transactions: { timeout: 6s, on_lost_transaction: replay }"
+		s.perSecond = 50
+	}
+	return s
 }
 
 func TestCrashAtEveryStepLosesAndDoublesNothing(t *testing.T) {
-	picked, err := pick(*flagScenario)
+	expression := *flagSteps
+	if expression == "all" {
+		expression = ""
+	}
+	matching, err := regexp.Compile(expression)
 	require.NoError(t, err)
-	matching, err := regexp.Compile(*flagSteps)
-	require.NoError(t, err)
-	cluster := realkafka.Start(t, clusterOptions())
 	connect := binary.Connect(t, "-tags", "killpoints")
-	for _, s := range picked {
-		if s.brokerToo {
-			continue // a matter of time, not of steps
+	eachVersion(t, func(t *testing.T, tv int) {
+		seed := seedOf(t)
+		b := &stepBench{
+			t: t, cluster: clusterOf(t, tv), tv: tv, connect: connect, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)),
+			table: newTable(),
 		}
-		t.Run(s.name, func(t *testing.T) {
-			seed := seedOf(t)
-			tr, err := newTrial(s, namesOf(t, cluster), cluster, connect, rand.New(rand.NewPCG(seed, 0)))
-			require.NoError(t, err)
-			defer tr.close()
-			st := &steps{trial: tr, list: filepath.Join(tr.names.Dir, "steps")}
-			began := time.Now()
-			require.NoError(t, st.all(matching), "seed %d", seed)
-			v, err := tr.finish()
-			fmt.Printf("%s: killed at %d steps, %d did not come, ", s.name, len(st.hit), len(st.missed))
-			tr.summarize(syscall.SIGKILL, seed, v, time.Since(began))
-			if len(st.missed) > 0 {
-				fmt.Printf("%s: did not come: %s\n", s.name, strings.Join(st.missed, ", "))
-			}
-			require.NoError(t, err, "seed %d", seed)
-			require.True(t, v.clean(s.repeats), "seed %d: %v", seed, v)
-			require.NotEmpty(t, st.hit)
-		})
+		began := time.Now()
+		b.run(matching)
+		fmt.Printf("\nSIGKILL at every step, transaction.version %d, seed %d, took %v\n%s\n", tv, seed, time.Since(began).Round(time.Second), b.table)
+		require.Empty(t, b.table.failures(), "seed %d", seed)
+		require.Positive(t, b.table.hits(), "seed %d", seed)
+	})
+}
+
+// stepBench goes through the steps on one cluster.
+type stepBench struct {
+	t       *testing.T
+	cluster *realkafka.Cluster
+	tv      int
+	connect string
+	seed    uint64
+	rng     *rand.Rand
+	table   *table
+}
+
+func (b *stepBench) run(matching *regexp.Regexp) {
+	known := map[string]bool{}
+	list := []scenario{stepsOfCopy, stepsOfFiles, stepsOfFailover}
+	if *flagSteps == "" {
+		list = list[:1]
+	}
+	for _, s := range list {
+		points := slices.DeleteFunc(b.explore(s), func(p point) bool { return known[p.name] || !matching.MatchString(p.name) })
+		for _, p := range points {
+			known[p.name] = true
+		}
+		if *flagSteps == "" {
+			b.rng.Shuffle(len(points), func(i, j int) { points[i], points[j] = points[j], points[i] })
+			b.all(s, once, points[:fewSteps])
+			b.all(s, down, points[fewSteps:fewSteps+1])
+			return
+		}
+		for _, o := range outcomes {
+			b.all(s, o, points)
+		}
 	}
 }
 
-// all finds the steps there are, kills at each, and goes on with those that only a recovery has.
-func (st *steps) all(matching *regexp.Regexp) error {
-	if err := st.explore(); err != nil {
+// all kills at each point.
+func (b *stepBench) all(s scenario, o outcome, points []point) {
+	if len(points) == 0 {
+		return
+	}
+	queue := make(chan point, len(points))
+	for _, p := range points {
+		queue <- p
+	}
+	close(queue)
+	var wg sync.WaitGroup
+	for i := range min(o.workers(), len(points)) {
+		rng := rand.New(rand.NewPCG(b.seed, uint64(i)+1))
+		wg.Go(func() { b.work(o.shaped(s), o, points, queue, rng) })
+	}
+	wg.Wait()
+}
+
+// work takes points from the queue. After a finding it goes on with a new pipeline, so that one fault does not hide others.
+func (b *stepBench) work(s scenario, o outcome, points []point, queue <-chan point, rng *rand.Rand) {
+	var st *steps
+	defer func() {
+		if st != nil {
+			st.close()
+		}
+	}()
+	for p := range queue {
+		if st == nil {
+			var err error
+			if st, err = newSteps(b, s, rng); err != nil {
+				b.t.Errorf("%s, %s: %v", p.name, o, err)
+				return
+			}
+		}
+		c := st.try(o, p, points)
+		b.table.set(p.name, o, c)
+		if c.err != nil || !c.clean() {
+			fmt.Printf("FAILED %s, %s, transaction.version %d: %v %v\n", p.name, o, b.tv, c, c.err)
+			st.close()
+			st = nil
+		}
+	}
+}
+
+// explore has a pipeline note its steps: a first start and a stop, a start after it and a kill, a start after that and
+// a stop. Those after the request to stop are points of their own.
+func (b *stepBench) explore(s scenario) []point {
+	st, err := newSteps(b, s, b.rng)
+	require.NoError(b.t, err)
+	defer st.close()
+	list := filepath.Join(st.names.Dir, "steps")
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL, syscall.SIGTERM} {
+		require.NoError(b.t, st.exploreRun(list, sig))
+	}
+	text, err := os.ReadFile(list)
+	require.NoError(b.t, err)
+	var points []point
+	stopping := false
+	for line := range strings.SplitSeq(string(bytes.TrimSpace(text)), "\n") {
+		points = append(points, stepPoint(line))
+		switch {
+		case line == closing:
+			stopping = true
+		case strings.HasPrefix(line, "new/"):
+			stopping = false
+		case stopping:
+			points = append(points, stopPoint(line))
+		}
+	}
+	if s.name == stepsOfCopy.name {
+		points = append(points, sentPoints(b.tv)...)
+	}
+	slices.SortFunc(points, func(a, b point) int { return strings.Compare(a.name, b.name) })
+	return slices.CompactFunc(points, func(a, b point) bool { return a.name == b.name })
+}
+
+func (st *steps) exploreRun(list string, sig syscall.Signal) error {
+	p, err := st.start("TIDEGATE_KILL_LIST=" + list)
+	if err != nil {
 		return err
 	}
-	tried := map[string]bool{}
-	for {
-		names, err := st.names(matching)
-		if err != nil {
-			return err
-		}
-		names = slices.DeleteFunc(names, func(name string) bool { return tried[name] })
-		if *flagSteps == "" {
-			st.rng.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-			names = names[:min(len(names), fewSteps-len(tried))]
-		}
-		if len(names) == 0 {
-			return nil
-		}
-		for _, name := range names {
-			tried[name] = true
-			hit, err := st.killSomehow(name)
-			if err != nil {
-				return fmt.Errorf("killed at %s: %w", name, err)
-			}
-			if hit {
-				st.hit = append(st.hit, name)
-			} else {
-				st.missed = append(st.missed, name)
-			}
-		}
-	}
-}
-
-// explore has the pipeline note its steps: a first start, a stop, a start after it, a kill and a start after that.
-func (st *steps) explore() error {
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL, syscall.SIGTERM} {
-		p, err := st.start("TIDEGATE_KILL_LIST=" + st.list)
-		if err != nil {
-			return err
-		}
-		defer p.Kill()
+	defer p.Kill()
+	// Long enough for what comes only after a while, such as the failover.
+	for range 3 {
 		if err := st.progress(p); err != nil {
 			return st.brokenRun(p, err)
 		}
-		if sig == syscall.SIGKILL {
-			p.Kill()
-		} else if err := st.stop(p); err != nil {
-			return err
-		}
+	}
+	if err := st.followFor(p, stepWait); err != nil {
+		return st.brokenRun(p, err)
+	}
+	if sig == syscall.SIGKILL {
+		p.Kill()
+		return nil
+	}
+	p.Signal(sig)
+	if err := st.followFor(p, exitLimit); !errors.Is(err, errEnded) {
+		return st.failed(fmt.Errorf("the pipeline goes on after %v: %w", sig, err))
 	}
 	return nil
-}
-
-// names are the steps that the pipeline has noted so far.
-func (st *steps) names(matching *regexp.Regexp) ([]string, error) {
-	text, err := os.ReadFile(st.list)
-	if err != nil {
-		return nil, fmt.Errorf("reading the list of steps: %w", err)
-	}
-	names := slices.DeleteFunc(strings.Split(strings.TrimSpace(string(text)), "\n"), func(name string) bool { return !matching.MatchString(name) })
-	slices.Sort(names)
-	return slices.Compact(names), nil
-}
-
-// killSomehow kills the pipeline at a step. Most steps come again and again, some once in a process, and some only where
-// the process before has left a checkpoint that is recorded and not committed.
-func (st *steps) killSomehow(name string) (hit bool, err error) {
-	if hit, err = st.killAt(name, st.rng.IntN(3)+1); hit || err != nil {
-		return hit, err
-	}
-	if hit, err = st.killAt(name, 1); hit || err != nil {
-		return hit, err
-	}
-	if _, err = st.killAt(beforeCommit, 1); err != nil {
-		return false, err
-	}
-	return st.killAt(name, 1)
-}
-
-// killAt runs the pipeline until it kills itself when a step comes for the nth time, and tells whether it came.
-func (st *steps) killAt(name string, nth int) (hit bool, err error) {
-	p, err := st.start("TIDEGATE_KILL_LIST="+st.list, fmt.Sprintf("TIDEGATE_KILL_AT=%s#%d", name, nth))
-	if err != nil {
-		return false, err
-	}
-	defer p.Kill()
-	st.kills++
-	err = st.followFor(p, stepWait)
-	if err == nil {
-		p.Signal(syscall.SIGTERM)
-		err = st.followFor(p, exitLimit)
-	}
-	switch {
-	case !errors.Is(err, errEnded):
-		return false, st.failed(fmt.Errorf("the pipeline goes on after SIGTERM: %w", err))
-	case killedBy(p.Err()) == syscall.SIGKILL:
-		return true, nil
-	case p.Err() != nil:
-		return false, st.brokenRun(p, err)
-	}
-	return false, nil
 }

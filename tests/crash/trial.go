@@ -67,7 +67,7 @@ func newTrial(s scenario, n names, cluster *realkafka.Cluster, binary string, rn
 	if tr.observer, err = devbroker.Observe(cluster.Bootstrap(), n.Out); err != nil {
 		return nil, err
 	}
-	if tr.producer, err = startProducer(cluster.Bootstrap(), n.In, partitions, 500); err != nil {
+	if tr.producer, err = startProducer(cluster.Bootstrap(), n.In, partitions, s.rate()); err != nil {
 		tr.observer.Close()
 		return nil, err
 	}
@@ -297,19 +297,24 @@ func (tr *trial) readToEnd(ctx context.Context) error {
 	return tr.observer.PollTo(ctx, fence, tr.see)
 }
 
-// finish lets the pipeline copy everything that was written, stops it and returns the verdict.
+// finish starts the pipeline, lets it copy everything that was written, stops it and returns the verdict.
 func (tr *trial) finish() (verdict, error) {
+	p, err := tr.start()
+	if err != nil {
+		return verdict{}, err
+	}
+	defer p.Kill()
+	return tr.finishWith(p)
+}
+
+// finishWith is finish with a pipeline that runs.
+func (tr *trial) finishWith(p *child.Process) (verdict, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), stallLimit)
 	defer cancel()
 	written, err := tr.producer.end(ctx)
 	if err != nil {
 		return verdict{}, err
 	}
-	p, err := tr.start()
-	if err != nil {
-		return verdict{}, err
-	}
-	defer p.Kill()
 	expected := tr.checker.expected(written)
 	for tr.checker.distinct < expected {
 		if err := tr.progress(p); err != nil {

@@ -1,0 +1,60 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/tidegate/tidegate/tests/realkafka"
+)
+
+// brokers kills brokers with SIGKILL and starts them again, every few seconds, under a pipeline that runs on.
+func (w *ward) brokers(t *testing.T) {
+	for _, count := range []int{1, 3} {
+		t.Run(fmt.Sprintf("one of %d", count), func(t *testing.T) {
+			options := optionsOf(w.tv)
+			options.Brokers = count
+			cluster := realkafka.Start(t, options)
+			su := w.newSufferer(t, patient, cluster, uint64(count))
+			coordinators, n := 0, w.times(10)
+			su.begin()
+			for i := range n {
+				require.NoError(t, su.goOn())
+				victim := su.rng.IntN(count)
+				if i%2 == 0 {
+					var err error
+					victim, err = coordinatorOf(t.Context(), cluster, su.names.Prefix+"-0-0")
+					require.NoError(t, err)
+					coordinators++
+				}
+				require.NoError(t, cluster.Kill(victim))
+				if count > 1 { // they do without it, for a while
+					require.NoError(t, su.goOn())
+				}
+				require.NoError(t, cluster.Restart(victim))
+				require.NoError(t, su.heal())
+				require.NoError(t, su.followFor(su.p, time.Duration(su.rng.Int64N(int64(2*time.Second)))))
+			}
+			what := fmt.Sprintf("brokers: one of %d killed %d times, the coordinator %d times", count, n, coordinators)
+			fmt.Printf("%s, transaction.version %d: %s, longest pause %v\n", what, w.tv, su.line(), su.longestPause.Round(time.Millisecond))
+			require.Empty(t, su.words, "the pipeline goes on by itself")
+			su.end(t, what)
+		})
+	}
+}
+
+// coordinatorOf is the broker that has a transactional id.
+func coordinatorOf(ctx context.Context, cluster *realkafka.Cluster, id string) (int, error) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.Bootstrap()...))
+	if err != nil {
+		return 0, fmt.Errorf("asking for the coordinator of %s: %w", id, err)
+	}
+	defer client.Close()
+	found := kadm.NewClient(client).FindTxnCoordinators(ctx, id)[id]
+	return int(found.NodeID) - 1, found.Err
+}
