@@ -30,6 +30,13 @@ func (w *window) reserve(ctx context.Context, stop <-chan struct{}, records int,
 	w.waiting.Add(1)
 	defer w.waiting.Add(-1)
 	for {
+		// Race: a stop closes the client, which releases what it holds: there is room then, but no use for it.
+		select {
+		case <-stop:
+			w.wake()
+			return false, nil
+		default:
+		}
 		// Race: a release between try and the select is not missed. It either sees waiting > 0 and fills room, or came
 		// before waiting was raised, and then the first try below sees it.
 		if w.try(int64(records), bytes) {
