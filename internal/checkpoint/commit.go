@@ -135,8 +135,8 @@ func lostError(n uint64, lost []Committable, verdicts []Verdict) error {
 		}
 	}
 	if slices.Contains(verdicts, Unknown) {
-		return fmt.Errorf("the outcome of a transaction of checkpoint %d can no longer be told, since its id was "+
-			"initialised again or has expired: %s", n, b.String())
+		return fmt.Errorf("the outcome of a transaction of checkpoint %d can no longer be told: its id was "+
+			"initialised again, by another process with the same transactional_id_prefix as a rule, or has expired: %s", n, b.String())
 	}
 	return fmt.Errorf("a transaction of checkpoint %d was aborted, by its timeout as a rule, before it could be "+
 		"committed: %s", n, b.String())

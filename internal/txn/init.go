@@ -10,6 +10,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tidegate/tidegate/internal/checkpoint"
 )
 
 const (
@@ -95,37 +97,53 @@ func (b *Broker) maxTimeoutOf(ctx context.Context, node int32) (time.Duration, e
 	return 0, nil // not allowed, or not told
 }
 
+// owner is what the coordinator gave whoever initialised an id last.
+type owner struct {
+	producerID int64
+	epoch      int16
+}
+
+// anyOwner takes an id from whoever has it.
+var anyOwner = owner{-1, -1}
+
 // Init initialises ids, which aborts what was open in them and fences whoever still uses them. It returns the
 // transaction timeout the broker accepted. What can be tried again is, until the context ends; any other error names
 // the id and what to do.
 func (b *Broker) Init(ctx context.Context, ids []string, timeouts Timeouts) (time.Duration, error) {
+	accepted, _, err := b.takeOver(ctx, ids, timeouts)
+	return accepted, err
+}
+
+// takeOver is Init, and tells what each id is owned as from here on.
+func (b *Broker) takeOver(ctx context.Context, ids []string, timeouts Timeouts) (time.Duration, map[string]owner, error) {
+	owned := make(map[string]owner, len(ids))
 	if len(ids) == 0 {
-		return timeouts.Candidates[0], nil
+		return timeouts.Candidates[0], owned, nil
 	}
 	// The first id alone finds out which timeout the broker accepts.
 	var accepted time.Duration
 	var err error
 	for _, accepted = range timeouts.Candidates {
-		if err = b.initID(ctx, ids[0], accepted, timeouts.Max); err == nil {
+		if owned[ids[0]], err = b.initID(ctx, ids[0], anyOwner, accepted, timeouts.Max); err == nil {
 			break
 		}
 		var refused *TimeoutError
 		if !errors.As(err, &refused) {
-			return 0, err
+			return 0, nil, err
 		}
 	}
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
-	return accepted, b.initAll(ctx, ids[1:], accepted, timeouts.Max)
+	return accepted, owned, b.initAll(ctx, ids[1:], accepted, timeouts.Max, owned)
 }
 
-func (b *Broker) initAll(ctx context.Context, ids []string, timeout, limit time.Duration) error {
+func (b *Broker) initAll(ctx context.Context, ids []string, timeout, limit time.Duration, owned map[string]owner) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var (
 		wg    sync.WaitGroup
-		once  sync.Once
+		mu    sync.Mutex
 		first error // the others are its consequence
 		slots = make(chan struct{}, initAtOnce)
 	)
@@ -133,8 +151,15 @@ func (b *Broker) initAll(ctx context.Context, ids []string, timeout, limit time.
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			if err := b.initID(ctx, id, timeout, limit); err != nil {
-				once.Do(func() { first = err; cancel() })
+			as, err := b.initID(ctx, id, anyOwner, timeout, limit)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				owned[id] = as
+			case first == nil:
+				first = err
+				cancel()
 			}
 		})
 	}
@@ -142,26 +167,80 @@ func (b *Broker) initAll(ctx context.Context, ids []string, timeout, limit time.
 	return first
 }
 
-// initID initialises one id.
-func (b *Broker) initID(ctx context.Context, id string, timeout, limit time.Duration) error {
+// Reinit initialises an id that this process owns, and only as that owner (KIP-360): a process that was taken for dead,
+// and whose ids have a new owner, must not take them back. It returns what the id is owned as from here on, or a
+// *FencedError. age is how long ago the id's last transaction began.
+func (b *Broker) Reinit(ctx context.Context, id string, as owner, timeout, age time.Duration) (owner, error) {
+	now, err := b.initID(ctx, id, as, timeout, 0)
+	if err == nil || !fencing(err) {
+		return now, err
+	}
+	// A commit and a timeout raise the epoch too, and are ours.
+	c := checkpoint.Committable{
+		TransactionalID: id, ProducerID: as.producerID, Epoch: as.epoch, TimeoutMs: int32(timeout.Milliseconds()),
+	}
+	seen, ours, askErr := b.stillOurs(ctx, c, age >= timeout)
+	if askErr != nil {
+		return owner{}, errors.Join(err, askErr)
+	}
+	if ours {
+		if now, err = b.initID(ctx, id, owner{seen.producerID, seen.epoch}, timeout, 0); err == nil || !fencing(err) {
+			return now, err
+		}
+	}
+	return owner{}, &FencedError{
+		TransactionalID: id, ProducerID: as.producerID, Epoch: as.epoch, Seen: seen.String(), Err: err,
+	}
+}
+
+// stillOurs tells whether an id stands where a commit or a timeout of our own leaves it.
+func (b *Broker) stillOurs(ctx context.Context, c checkpoint.Committable, tooOld bool) (seen described, ours bool, err error) {
+	what := fmt.Sprintf("asking who owns transactional id %q", c.TransactionalID)
+	err = b.persist(ctx, what, func(ctx context.Context) error {
+		able, err := b.abilities(ctx, c.TransactionalID)
+		if err != nil {
+			return err
+		}
+		if !able.describe {
+			return &UnsupportedError{What: "DescribeTransactions"}
+		}
+		if seen, err = b.describe(ctx, c.TransactionalID); err != nil {
+			return err
+		}
+		// Below transaction.version 2 a commit leaves the epoch as it is, so one above ours is another owner's.
+		if seen.state == "CompleteCommit" && able.transactionVersion >= 2 && seen.follows(c.ProducerID, c.Epoch) {
+			ours = true
+			return nil
+		}
+		ours, err = seen.ours(c, tooOld)
+		return err
+	})
+	return seen, ours, err
+}
+
+// initID initialises one id, as the owner given.
+func (b *Broker) initID(ctx context.Context, id string, as owner, timeout, limit time.Duration) (owner, error) {
 	what := fmt.Sprintf("initialising transactional id %q", id)
+	var now owner
 	err := b.persist(ctx, what, func(ctx context.Context) error {
 		req := kmsg.NewPtrInitProducerIDRequest()
 		req.TransactionalID = &id
 		req.TransactionTimeoutMillis = int32(timeout.Milliseconds())
+		req.ProducerID, req.ProducerEpoch = as.producerID, as.epoch
 		resp, err := req.RequestWith(ctx, b.current)
 		if err != nil {
 			return err
 		}
+		now = owner{resp.ProducerID, resp.ProducerEpoch}
 		return kerr.ErrorForCode(resp.ErrorCode)
 	})
 	switch {
 	case err == nil:
-		return nil
+		return now, nil
 	case errors.Is(err, kerr.InvalidTransactionTimeout):
-		return &TimeoutError{TransactionalID: id, Want: timeout, Max: limit}
+		return now, &TimeoutError{TransactionalID: id, Want: timeout, Max: limit}
 	case errors.Is(err, kerr.UnsupportedVersion):
-		return &UnsupportedError{What: "transactions", Err: err}
+		return now, &UnsupportedError{What: "transactions", Err: err}
 	}
-	return b.refusal(id, "Write", fmt.Errorf("%s: %w", what, err))
+	return now, b.refusal(id, "Write", fmt.Errorf("%s: %w", what, err))
 }

@@ -39,7 +39,11 @@ type Pool struct {
 	timeout time.Duration          // that ids are initialised with
 	taken   map[int32]*Transaction // begun or sealed, by id
 	idle    map[int32]*kgo.Client  // whose last EndTransaction returned nil, by id
-	closed  bool
+	// owned is what this process owns an id as, as far as it knows; began is when the transaction that is open or sealed
+	// on it began.
+	owned  map[int32]owner
+	began  map[int32]time.Time
+	closed bool
 }
 
 // NewPool returns a pool without any client.
@@ -48,6 +52,7 @@ func NewPool(cfg PoolConfig) *Pool {
 	return &Pool{
 		cfg: cfg, ctx: ctx, cancel: cancel, timeout: cfg.Timeouts.Candidates[0],
 		taken: map[int32]*Transaction{}, idle: map[int32]*kgo.Client{},
+		owned: map[int32]owner{}, began: map[int32]time.Time{},
 	}
 }
 
@@ -56,14 +61,53 @@ func NewPool(cfg PoolConfig) *Pool {
 func (p *Pool) Init(ctx context.Context, pools []checkpoint.Pool) (time.Duration, error) {
 	ctx, cancel := p.bound(ctx)
 	defer cancel()
-	accepted, err := p.cfg.Broker.Init(ctx, IDs(pools), p.cfg.Timeouts)
+	accepted, owned, err := p.cfg.Broker.takeOver(ctx, IDs(pools), p.cfg.Timeouts)
 	if err != nil {
 		return 0, err
 	}
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.timeout = accepted
-	p.mu.Unlock()
+	for id := range p.cfg.Pool.Size {
+		if as, ok := owned[ID(p.cfg.Pool, id)]; ok {
+			p.owned[id] = as
+		}
+	}
 	return accepted, nil
+}
+
+// reinit initialises an id as its owner; see Broker.Reinit. An id that was never initialised here is left alone.
+func (p *Pool) reinit(ctx context.Context, id int32) error {
+	p.mu.Lock()
+	as, known := p.owned[id]
+	timeout, age := p.timeout, time.Duration(0)
+	if began, open := p.began[id]; open {
+		age = time.Since(began)
+	}
+	p.mu.Unlock()
+	if !known {
+		return nil
+	}
+	now, err := p.cfg.Broker.Reinit(ctx, ID(p.cfg.Pool, id), as, timeout, age)
+	if err == nil {
+		p.own(id, now)
+		p.closeTransaction(id)
+	}
+	return err
+}
+
+// closeTransaction notes that no transaction of ours is open on the id, so that no timeout explains a raised epoch.
+func (p *Pool) closeTransaction(id int32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.began, id)
+}
+
+// own notes what an id is owned as.
+func (p *Pool) own(id int32, as owner) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.owned[id] = as
 }
 
 // Begin returns the transaction that records of a free id go to. It sends nothing: the id is initialised when the first
@@ -91,6 +135,7 @@ func (p *Pool) Commit(ctx context.Context, c checkpoint.Committable) (checkpoint
 	ctx, cancel := p.bound(ctx)
 	defer cancel()
 	if t := p.takeSealed(c); t != nil {
+		defer p.closeTransaction(t.id) // a verdict is definite
 		err := t.end(ctx)
 		if err == nil {
 			return checkpoint.Committed, nil
@@ -130,8 +175,9 @@ func (p *Pool) keep(id int32, cl *kgo.Client) {
 	}
 }
 
-// client returns the kept client of an id, else a new one.
-func (p *Pool) client(id int32) (*kgo.Client, error) {
+// client returns the kept client of an id, else a new one. A new client initialises the id whoever owns it, so before
+// that the id is initialised as its owner: a process that has slept while another took its ids over ends here.
+func (p *Pool) client(ctx context.Context, id int32) (*kgo.Client, error) {
 	p.mu.Lock()
 	cl, timeout, closed := p.idle[id], p.timeout, p.closed
 	delete(p.idle, id)
@@ -141,6 +187,9 @@ func (p *Pool) client(id int32) (*kgo.Client, error) {
 	}
 	if cl != nil {
 		return cl, nil
+	}
+	if err := p.reinit(ctx, id); err != nil {
+		return nil, err
 	}
 	opts := p.cfg.Client
 	cl, err := kgo.NewClient(append(opts[:len(opts):len(opts)],
@@ -159,7 +208,7 @@ func (p *Pool) client(id int32) (*kgo.Client, error) {
 // a late produce would open a transaction that hangs.
 func (p *Pool) Abort(ctx context.Context, id int32) error {
 	p.mu.Lock()
-	t, cl, timeout := p.taken[id], p.idle[id], p.timeout
+	t, cl := p.taken[id], p.idle[id]
 	delete(p.taken, id)
 	delete(p.idle, id)
 	p.mu.Unlock()
@@ -171,9 +220,7 @@ func (p *Pool) Abort(ctx context.Context, id int32) error {
 	}
 	ctx, cancel := p.bound(ctx)
 	defer cancel()
-	accepted := Timeouts{Candidates: []time.Duration{timeout}, Max: p.cfg.Timeouts.Max}
-	_, err := p.cfg.Broker.Init(ctx, []string{ID(p.cfg.Pool, id)}, accepted)
-	return err
+	return p.reinit(ctx, id)
 }
 
 // Close closes every client and ends no transaction: what is sealed stays sealed for the next process, what is open is

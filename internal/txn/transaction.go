@@ -93,7 +93,7 @@ func (t *Transaction) begun() error {
 // broker; its error is reported as ErrClosed.
 func (t *Transaction) begin() {
 	defer close(t.ready)
-	client, err := t.pool.client(t.id)
+	client, err := t.pool.client(t.pool.ctx, t.id)
 	if err != nil {
 		t.err = err
 		return
@@ -131,6 +131,7 @@ func (t *Transaction) beginOn(client *kgo.Client) error {
 				return &UnsupportedError{What: "transactions"}
 			}
 			t.producerID, t.epoch = id, epoch
+			t.pool.own(t.id, owner{id, epoch})
 			return nil
 		})
 }
@@ -140,7 +141,11 @@ func (t *Transaction) beginOn(client *kgo.Client) error {
 func (t *Transaction) Produce(records []*kgo.Record) {
 	if t.began.Load() == nil {
 		now := time.Now()
-		t.began.CompareAndSwap(nil, &now)
+		if t.began.CompareAndSwap(nil, &now) {
+			t.pool.mu.Lock()
+			t.pool.began[t.id] = now
+			t.pool.mu.Unlock()
+		}
 	}
 	t.sent.Add(int64(len(records)))
 	for _, r := range records {
@@ -210,6 +215,10 @@ func (t *Transaction) committable() checkpoint.Committable {
 // Diagnose tells what an error of the transaction or of one of its records means: nil for a failure that a new attempt
 // heals, a *FencedError where another owner has taken the id. It asks the broker, where the error can be either.
 func (t *Transaction) Diagnose(ctx context.Context, cause error) error {
+	var fenced *FencedError
+	if errors.As(cause, &fenced) {
+		return fenced
+	}
 	if !fencing(cause) {
 		return nil
 	}
