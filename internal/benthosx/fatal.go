@@ -16,10 +16,12 @@ var fatal struct {
 	cause error
 	// ended is closed when Main returns; nil where Main does not run.
 	ended chan struct{}
-	exit  func(code int)
+	// end ends a build without Main.
+	end      func(cause error)
+	replaced bool
 }
 
-func init() { fatal.exit = os.Exit }
+func init() { fatal.end = endForeign }
 
 // resignal is how often a signal is repeated: Benthos hears of none that came before it listens.
 const resignal = 200 * time.Millisecond
@@ -29,7 +31,7 @@ const resignal = 200 * time.Millisecond
 // Main then exits 1 with the cause as its last line. Calls after the first change nothing.
 func Fatal(cause error) {
 	fatal.Lock()
-	first, ended := fatal.cause == nil, fatal.ended
+	first, ended, end := fatal.cause == nil, fatal.ended, fatal.end
 	if first {
 		fatal.cause = cause
 	}
@@ -37,7 +39,7 @@ func Fatal(cause error) {
 	switch {
 	case !first:
 	case ended == nil:
-		endForeign(cause)
+		end(cause)
 	default:
 		go signalUntil(ended)
 	}
@@ -50,23 +52,19 @@ const foreignGrace = 2 * time.Second
 // signal alone it would exit 0, as if all was well.
 func endForeign(cause error) {
 	fmt.Fprintf(os.Stderr, "fatal: %v\n", cause)
-	fatal.Lock()
-	end := fatal.exit
-	fatal.Unlock()
-	time.AfterFunc(foreignGrace, func() { end(1) })
+	time.AfterFunc(foreignGrace, func() { os.Exit(1) })
 	signalSelf()
 }
 
-// ReplaceExit replaces os.Exit in a build without Main, for tests of what ends the process; it returns what undoes it,
-// with the cause.
-func ReplaceExit(exit func(code int)) (restore func()) {
+// ReplaceExit replaces what ends a build without Main, for tests; it returns what undoes it, with the cause.
+func ReplaceExit(end func(cause error)) (restore func()) {
 	fatal.Lock()
 	defer fatal.Unlock()
-	fatal.exit = exit
+	fatal.end, fatal.replaced = end, true
 	return func() {
 		fatal.Lock()
 		defer fatal.Unlock()
-		fatal.exit, fatal.cause = os.Exit, nil
+		fatal.end, fatal.replaced, fatal.cause = endForeign, false, nil
 	}
 }
 
@@ -74,7 +72,7 @@ func ReplaceExit(exit func(code int)) (restore func()) {
 // engine would end the process with 0 before Fatal has ended it with 1.
 func Closed() {
 	fatal.Lock()
-	wait := fatal.cause != nil && fatal.ended == nil
+	wait := fatal.cause != nil && fatal.ended == nil && !fatal.replaced
 	fatal.Unlock()
 	if wait {
 		select {}

@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/tidegate/tidegate/internal/benthosx"
 )
 
 const patience = 20 * time.Second
@@ -143,9 +145,12 @@ func TestBrokerAwayAtStartIsTriedAgainWithItsAddressInTheLog(t *testing.T) {
 }
 
 func TestMissingTopicIsToldAtTheStart(t *testing.T) {
+	ended := make(chan error, 1)
+	defer benthosx.ReplaceExit(func(cause error) { ended <- cause })()
 	_, addr := startKafka(t, "other")
 	_, l := run(t, fmt.Sprintf("  bootstrap_servers: %s\n  topic: copy\n", addr))
-	require.Eventually(t, func() bool { return l.has(`topic "copy" does not exist`) }, patience, 10*time.Millisecond)
+	require.ErrorContains(t, <-ended, `"copy" does not exist`, "nobody waits for a topic for ever")
+	require.True(t, l.has(`"copy" does not exist`), "it was said before")
 }
 
 // TestBuildingHasNoSideEffect: Benthos builds outputs for a connection test, and never closes them.
