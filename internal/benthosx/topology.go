@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 
 	"github.com/redpanda-data/benthos/v4/public/service"
 	"gopkg.in/yaml.v3"
@@ -16,61 +16,98 @@ import (
 // found again at a recovery. So the whole file is checked before its stream is built, and a source with checkpoints
 // does not start where nobody has checked.
 
-// topologyChecked is set once the whole config was seen.
-var topologyChecked atomic.Bool
+// looked is what a look at the whole config has found.
+var looked struct {
+	sync.Mutex
+	// done is set once somebody has looked, accepted where a host takes everything.
+	done, accepted bool
+	// refused is why checkpoints could not hold what they promise, nil where nothing is in their way.
+	refused error
+}
 
-// errUnchecked is what a source says that does not know what stands around it.
-var errUnchecked = errors.New("checkpoints need a look at the whole config, which this build does not take: a main of one's " +
-	"own calls host.Main of cmd/connect/host, or host.CheckTopology in its CLIOptOnConfigParse")
+var (
+	// errUnchecked is what a source says that does not know what stands around it.
+	errUnchecked = errors.New("checkpoints need a look at the whole config, which this build does not take: a main of one's " +
+		"own calls host.Main of cmd/connect/host, or host.CheckTopology in its CLIOptOnConfigParse")
+	// errStreamsMode is what a source says in streams mode.
+	errStreamsMode = errors.New("streams mode gives no sight of a stream's whole config (a buffer would lose what a " +
+		"checkpoint counts as written), so checkpoints are refused there for now: run the stream by `connect run`")
+	// errReloaded is what a source says after a reload, which no callback of Benthos's announces.
+	errReloaded = errors.New("the config was reloaded (-w), and what stands around a checkpointed source now was not " +
+		"checked: start the process anew; it goes on from its last checkpoint")
+)
 
-// errStreamsMode is what a source says in streams mode.
-var errStreamsMode = errors.New("streams mode gives no sight of a stream's whole config (a buffer would lose what a " +
-	"checkpoint counts as written), so checkpoints are refused there for now: run the stream by `connect run`")
-
-// RequireTopology tells whether what stands around a source is known.
-func RequireTopology(res *service.Resources) error {
+// RequireTopology tells whether a source may be checkpointed where it stands. incarnation counts how often its stream was
+// built in this process.
+func RequireTopology(res *service.Resources, incarnation int) error {
+	looked.Lock()
+	defer looked.Unlock()
 	switch {
+	case looked.accepted:
+		return nil
 	case res.StreamID() != "":
 		return errStreamsMode
-	case !topologyChecked.Load():
+	case !looked.done:
 		return errUnchecked
+	case incarnation > 1:
+		return errReloaded
 	}
-	return nil
+	return looked.refused
 }
 
 // AcceptTopology takes whatever is around a source, for a host that builds streams in code and knows better.
-func AcceptTopology() { topologyChecked.Store(true) }
+func AcceptTopology() {
+	looked.Lock()
+	defer looked.Unlock()
+	looked.accepted = true
+}
 
-// CheckTopology refuses a config whose checkpoints could not hold what they promise. Its error names every place.
+// CheckTopology looks at the whole config, and refuses one whose checkpoints could not hold what they promise. Its error
+// names every place. Where no checkpointed source is in sight, as behind a template, what it found is kept for one that
+// turns up.
 func CheckTopology(conf *service.ParsedConfig) error {
 	root := map[string]any{}
-	for _, section := range []string{"input", "buffer", "pipeline", "output"} {
+	for _, section := range []string{"input", "buffer", "pipeline", "output", "input_resources", "output_resources"} {
 		v, err := conf.FieldAny(section)
 		if err != nil {
 			continue // not in the config
 		}
-		if node, ok := v.(*yaml.Node); ok {
-			var plain any
-			if err := node.Decode(&plain); err != nil {
-				return fmt.Errorf("reading %s: %w", section, err)
-			}
-			v = plain
+		if v, err = plain(v); err != nil {
+			return fmt.Errorf("reading %s: %w", section, err)
 		}
 		root[section] = v
 	}
-	if err := checkTopology(root); err != nil {
-		return err
+	checkpointed, refused := checkTopology(root)
+	looked.Lock()
+	looked.done, looked.refused = true, refused
+	looked.Unlock()
+	if checkpointed {
+		return refused
 	}
-	topologyChecked.Store(true)
 	return nil
 }
 
-func checkTopology(root map[string]any) error {
+// plain decodes what the parser has left as YAML.
+func plain(v any) (out any, err error) {
+	switch v := v.(type) {
+	case *yaml.Node:
+		err = v.Decode(&out)
+		return out, err
+	case []any:
+		list := make([]any, len(v))
+		for i := range v {
+			if list[i], err = plain(v[i]); err != nil {
+				return nil, err
+			}
+		}
+		return list, nil
+	}
+	return v, nil
+}
+
+func checkTopology(root map[string]any) (checkpointed bool, refused error) {
 	t := &topology{}
 	t.walk(root, nil)
-	if !t.checkpointed {
-		return nil
-	}
 	var errs []error
 	refuse := func(path, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%s: %s", path, fmt.Sprintf(format, args...)))
@@ -89,18 +126,22 @@ func checkTopology(root map[string]any) error {
 	for _, p := range t.restarting {
 		refuse(p, "restart_input builds the source anew in the middle of a stream; remove it")
 	}
+	for _, p := range t.sequences {
+		refuse(p, "a checkpointed kafka_flink_source cannot be part of a sequence yet; run one after the other, or read them "+
+			"at once by a broker")
+	}
 	if t.exactlyOnce && len(t.otherInputs) > 0 {
 		refuse(t.otherInputs[0], "an input without checkpoints beside a checkpointed kafka_flink_source, into an exactly-once "+
 			"output: nobody could tell what of it a transaction holds; use a stream of its own, or "+
 			"delivery_guarantee: at-least-once")
 	}
-	return errors.Join(errs...)
+	return t.checkpointed, errors.Join(errs...)
 }
 
 // topology is what a walk over the config has found, by path.
 type topology struct {
-	checkpointed, exactlyOnce                 bool
-	endless, dynamic, restarting, otherInputs []string
+	checkpointed, exactlyOnce                            bool
+	endless, dynamic, restarting, sequences, otherInputs []string
 }
 
 // containers are inputs that hold inputs.
@@ -131,6 +172,9 @@ func (t *topology) look(key string, v any, path []string) {
 	case "kafka_flink_source":
 		checkpoint, _ := object["checkpoint"].(map[string]any)
 		t.checkpointed = t.checkpointed || checkpoint["interval"] != nil
+		if i := slices.Index(path, "sequence"); i >= 0 {
+			t.sequences = append(t.sequences, strings.Join(path[:i+1], "."))
+		}
 	case "kafka_flink_sink":
 		t.exactlyOnce = t.exactlyOnce || strings.EqualFold(fmt.Sprint(object["delivery_guarantee"]), "exactly-once")
 	case "batching", "policy":
@@ -138,7 +182,7 @@ func (t *topology) look(key string, v any, path []string) {
 			t.endless = append(t.endless, name)
 		}
 	case "dynamic":
-		if path[0] == "output" {
+		if strings.HasPrefix(path[0], "output") {
 			t.dynamic = append(t.dynamic, name)
 		}
 	case "read_until":

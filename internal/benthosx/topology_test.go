@@ -3,6 +3,7 @@ package benthosx
 import (
 	"testing"
 
+	"github.com/redpanda-data/benthos/v4/public/service"
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
 )
@@ -34,6 +35,11 @@ func TestTopologyThatCheckpointsCannotHoldIsRefused(t *testing.T) {
 			"input.broker.inputs.1.generate: an input without checkpoints"},
 		"another input, at-least-once": {
 			"input: { broker: { inputs: [ { " + source + " }, { generate: {} } ] } }\noutput: { kafka_flink_sink: {} }\n", ""},
+		"a sequence": {
+			"input: { sequence: { inputs: [ { " + source + " }, { " + source + " } ] } }\n", "input.sequence: a checkpointed"},
+		"a resource output that batches without a period": {
+			"input: { " + source + " }\noutput_resources: [ { label: o, broker: { batching: { count: 9 }, outputs: [] } } ]\n",
+			"output_resources.0.broker.batching"},
 		"processors are no inputs": {
 			"input: { " + source + ", processors: [ { branch: { processors: [ { cache: {} } ] } } ] }\n" + sink, ""},
 	}
@@ -41,11 +47,28 @@ func TestTopologyThatCheckpointsCannotHoldIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var root map[string]any
 			require.NoError(t, yaml.Unmarshal([]byte(tc.conf), &root))
-			if err := checkTopology(root); tc.want == "" {
-				require.NoError(t, err)
+			checkpointed, err := checkTopology(root)
+			if tc.want == "" {
+				require.True(t, err == nil || !checkpointed, "%v", err)
 			} else {
+				require.True(t, checkpointed)
 				require.ErrorContains(t, err, tc.want)
 			}
 		})
 	}
+}
+
+func TestWhatIsInTheWayOfCheckpointsIsKeptForASourceThatTurnsUp(t *testing.T) {
+	defer func() { looked.done, looked.refused = false, nil }()
+	var root map[string]any
+	require.NoError(t, yaml.Unmarshal([]byte("input: { my_template: {} }\nbuffer: { memory: {} }\n"), &root))
+	checkpointed, refused := checkTopology(root)
+	require.False(t, checkpointed)
+	looked.done, looked.refused = true, refused
+	require.ErrorContains(t, RequireTopology(service.MockResources(), 1), "a memory buffer")
+	looked.refused = nil
+	require.NoError(t, RequireTopology(service.MockResources(), 1))
+	require.ErrorIs(t, RequireTopology(service.MockResources(), 2), errReloaded)
+	looked.done = false
+	require.ErrorIs(t, RequireTopology(service.MockResources(), 1), errUnchecked)
 }

@@ -134,7 +134,8 @@ func (m *Machine) completeBarrier() {
 	}
 	var now []SourceState
 	for i := range m.sources {
-		if m.sources[i].status != sourceJoining {
+		// A source that was closed while it joined has no state.
+		if m.sources[i].status != sourceJoining && m.sources[i].state.Source != "" {
 			now = append(now, m.sources[i].state)
 		}
 	}

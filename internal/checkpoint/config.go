@@ -32,7 +32,8 @@ type Config struct {
 	TolerableFailures int
 	// MaxRestarts is how many failovers in a row, without a committed checkpoint in between, are allowed; -1: any.
 	MaxRestarts int
-	// AllowNonRestored drops what the newest record holds of components that the config no longer has.
+	// AllowNonRestored drops transactions of sinks that the config no longer has, and lets a source begin anew that may
+	// be another one renamed.
 	AllowNonRestored bool
 	// IgnoreMissingState starts anew although the clusters know of an earlier run that the store does not.
 	IgnoreMissingState bool

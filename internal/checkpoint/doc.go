@@ -1,8 +1,8 @@
 // Package checkpoint is the coordinator of one stream: it decides when a barrier runs, what a durable record holds,
 // when a transaction may be committed, and what is resumed, aborted or replayed after a failure. Machine is a pure
 // state machine: events (an acknowledgement, a drained source, a finished write, a fired timer) come in, actions
-// (pause, seal, write, commit, abort) go out, and it has no goroutine, clock or I/O; Stream in run.go alone has those.
-// It imports neither Benthos nor a Kafka client, and every other room may import it.
+// (pause, seal, write, commit, abort) go out, and it has no goroutine, clock or I/O; Stream has those, in stream.go,
+// run.go and perform.go. It imports neither Benthos nor a Kafka client, and every other room may import it.
 //
 // # The caller's contract
 //

@@ -31,9 +31,9 @@ type run struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	events chan any
-	// ended is closed when the loop has ended; work counts what the loop has started.
-	ended chan struct{}
-	work  sync.WaitGroup
+	// begun is closed when the Machine is there, ended when the loop has ended; work counts what the loop has started.
+	begun, ended chan struct{}
+	work         sync.WaitGroup
 	// writing is the write under way; a successor waits for it.
 	writing sync.WaitGroup
 
@@ -56,7 +56,7 @@ type fired struct {
 
 func newRun(s *Stream, b *build, cfg Config) *run {
 	r := &run{
-		stream: s, build: b, cfg: cfg, events: make(chan any, eventBound), ended: make(chan struct{}),
+		stream: s, build: b, cfg: cfg, events: make(chan any, eventBound), begun: make(chan struct{}), ended: make(chan struct{}),
 		timers: map[Timer]*time.Timer{},
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
@@ -71,7 +71,7 @@ func (r *run) begin(attempt uint64) {
 		defer r.work.Wait()
 		defer r.cancel()
 		newest, highest, err := r.load()
-		if err == nil && highest == 0 && !r.cfg.IgnoreMissingState {
+		if err == nil && highest == 0 && !r.cfg.IgnoreMissingState && r.durable() {
 			err = r.checkTraces()
 		}
 		if r.ctx.Err() != nil {
@@ -83,6 +83,7 @@ func (r *run) begin(attempt uint64) {
 		}
 		r.m = r.machine(newest, attempt)
 		r.m.nextRecord = max(r.m.nextRecord, highest+1)
+		close(r.begun)
 		r.logRestored(newest)
 		r.handle(Begin{})
 		r.loop()
@@ -142,6 +143,12 @@ func (r *run) load() (*Record, uint64, error) {
 			"it could lose or double records", number, store.Describe(), err)
 	}
 	return rec, number, nil
+}
+
+// durable tells whether the store outlives the process: one that does not has lost its records as a matter of course.
+func (r *run) durable() bool {
+	s, ok := r.store.(interface{ Durable() bool })
+	return !ok || s.Durable()
 }
 
 // checkTraces refuses to start anew where an earlier run has left traces that only its records explain: its open
@@ -240,8 +247,7 @@ func (r *run) replace() error {
 			"after checkpoint.timeout %v; check the disk of the state store", r.cfg.Timeout)
 	}
 	for _, s := range r.seats() {
-		switch {
-		case s.asSink != nil:
+		if s.asSink != nil {
 			_ = s.asSink.Halt(context.Background())
 		}
 		s.end()
@@ -250,7 +256,17 @@ func (r *run) replace() error {
 }
 
 // die ends the run with a cause. Its components go on until they are closed, but nothing they do counts any more.
-func (r *run) die(cause error) { r.stream.fail(r.build, cause) }
+// Sinks let go of what waits in them, or the process would wait for it until its shutdown timeout.
+func (r *run) die(cause error) {
+	r.stream.mu.Lock()
+	r.stream.fail(r.build, cause)
+	r.stream.mu.Unlock()
+	for _, s := range r.seats() {
+		if s.asSink != nil {
+			r.work.Go(func() { _ = s.asSink.Halt(r.ctx) })
+		}
+	}
+}
 
 func (r *run) setTimer(t Timer, after time.Duration) {
 	if old := r.timers[t]; old != nil {

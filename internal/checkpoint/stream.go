@@ -23,6 +23,8 @@ type Stream struct {
 	mu   sync.Mutex
 	next *build // declared, nobody has joined
 	cur  *build // joined by at least one
+	// incarnations counts the builds that somebody has joined.
+	incarnations int
 	// lastAttempt is the highest attempt of all incarnations: none is used twice (rule 8).
 	lastAttempt uint64
 }
@@ -115,6 +117,16 @@ func (s *Stream) seat(key string) *Seat {
 	return seat
 }
 
+// Incarnation is which building of the stream in this process the component belongs to, from 1, as far as any has joined.
+func (s *Seat) Incarnation() int {
+	s.stream.mu.Lock()
+	defer s.stream.mu.Unlock()
+	if s.build == s.stream.cur {
+		return s.stream.incarnations
+	}
+	return s.stream.incarnations + 1
+}
+
 // Key is the component's name in records and logs.
 func (s *Seat) Key() string { return s.key }
 
@@ -202,7 +214,7 @@ func (s *Seat) join(ctx context.Context, fill func()) error {
 
 // running tells whether every sink was told to start.
 func (b *build) running() bool {
-	return !slices.ContainsFunc(b.seats, func(o *Seat) bool {
+	return b.run != nil && !slices.ContainsFunc(b.seats, func(o *Seat) bool {
 		select {
 		case <-o.started:
 			return false
@@ -228,6 +240,7 @@ func (s *Stream) enter(seat *Seat) error {
 	}
 	old := s.cur
 	s.cur, s.next = seat.build, nil
+	s.incarnations++
 	if old != nil && old.run != nil {
 		s.mu.Unlock()
 		err := old.run.replace()
@@ -314,10 +327,12 @@ func (s *Seat) Fatal(cause error) {
 		r.post(Broken{Cause: cause})
 		return
 	}
+	s.stream.mu.Lock()
+	defer s.stream.mu.Unlock()
 	s.stream.fail(s.build, cause)
 }
 
-// fail ends a build with a cause, the first time.
+// fail ends a build with a cause, the first time. s.mu is held.
 func (s *Stream) fail(b *build, cause error) {
 	if b.life.Err() == nil {
 		b.end(cause)
@@ -337,6 +352,11 @@ func (s *Seat) AtEnd(tag Tag) {
 func (s *Seat) Close(ctx context.Context, hard bool) error {
 	r := s.runOrNil()
 	if r != nil {
+		select {
+		case <-r.begun:
+		default:
+			r.cancel() // The store or a broker has not answered yet; nothing was begun, so there is nothing to end.
+		}
 		r.post(Closing{Source: s.key, Hard: hard})
 		select {
 		case <-s.closed:
@@ -375,9 +395,12 @@ func (s *Seat) Leave() {
 	if s.source != nil && !b.running() && !slices.ContainsFunc(b.seats, func(o *Seat) bool { return o.source != nil && !o.left }) {
 		b.end(ErrLeft)
 	}
-	last := b == st.cur && !slices.ContainsFunc(b.seats, func(o *Seat) bool { return !o.left })
-	if last {
+	last := !slices.ContainsFunc(b.seats, func(o *Seat) bool { return !o.left })
+	if last && b == st.cur {
 		st.cur = nil
+	}
+	if last && b == st.next {
+		st.next = nil // Closed before it connected: what is declared next is another build.
 	}
 	r := b.run
 	st.mu.Unlock()

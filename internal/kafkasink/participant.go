@@ -199,9 +199,9 @@ func (s *Sink) Seal(next int32) (*checkpoint.Committable, error) {
 // Sealed transactions keep their clients.
 func (s *Sink) Halt(ctx context.Context) error {
 	s.mu.Lock()
-	out := s.out
-	if s.running != nil {
-		s.over = max(s.over, s.running.tag.Attempt)
+	out, a := s.out, s.running
+	if a != nil {
+		s.over = max(s.over, a.tag.Attempt)
 	}
 	s.running, s.out = nil, nil
 	s.signal()
@@ -210,7 +210,12 @@ func (s *Sink) Halt(ctx context.Context) error {
 		return nil
 	}
 	out.stop()
-	return s.await(ctx, func() bool { return out.writers == 0 })
+	if err := s.await(ctx, func() bool { return out.writers == 0 }); err != nil {
+		return err
+	}
+	// What a failure means is known before the id may be initialised again: it may have another owner.
+	_ = s.failure(ctx, a)
+	return ctx.Err()
 }
 
 // Abort closes the id's client and initialises the id.

@@ -127,7 +127,10 @@ func (s *Sink) write(ctx context.Context, records []*kgo.Record, bytes int64, ho
 	if err != nil {
 		return err
 	}
-	if out == nil {
+	switch {
+	case out == nil && how.wait:
+		return errEnded // Its sender must send it again: an acknowledgement would lose what is foreign in it.
+	case out == nil:
 		s.drop(len(records))
 		return nil
 	}

@@ -1,16 +1,10 @@
 package txn
 
-import (
-	"strconv"
+import "github.com/tidegate/tidegate/internal/checkpoint"
 
-	"github.com/tidegate/tidegate/internal/checkpoint"
-)
-
-// ID returns the n-th transactional id of a pool: <prefix>-<index>-<n>. Flink's POOLING names look the same
-// (TransactionalIdFactory); n is fixed here, so that all ids can be initialised at start and none has to be searched for.
-func ID(pool checkpoint.Pool, n int32) string {
-	return pool.Prefix + "-" + strconv.Itoa(int(pool.Index)) + "-" + strconv.Itoa(int(n))
-}
+// ID returns the n-th transactional id of a pool. Flink's POOLING names look the same (TransactionalIdFactory); n is
+// fixed here, so that all ids can be initialised at start and none has to be searched for.
+func ID(pool checkpoint.Pool, n int32) string { return pool.TransactionalID(n) }
 
 // IDs returns every id of the pools, each once.
 func IDs(pools []checkpoint.Pool) []string {

@@ -167,30 +167,40 @@ func (b *Broker) initAll(ctx context.Context, ids []string, timeout, limit time.
 	return first
 }
 
-// Reinit initialises an id that this process owns, and only as that owner (KIP-360): a process that was taken for dead,
-// and whose ids have a new owner, must not take them back. It returns what the id is owned as from here on, or a
-// *FencedError. age is how long ago the id's last transaction began.
-func (b *Broker) Reinit(ctx context.Context, id string, as owner, timeout, age time.Duration) (owner, error) {
-	now, err := b.initID(ctx, id, as, timeout, 0)
-	if err == nil || !fencing(err) {
-		return now, err
-	}
-	// A commit and a timeout raise the epoch too, and are ours.
+// reinit initialises an id that this process owns, and only as that owner: a process that was taken for dead, and whose
+// ids have a new owner, must not take them back. It returns what the id is owned as from here on, or a *FencedError. age
+// is how long ago the transaction that is open on the id began, 0 for none.
+//
+// The owner is asked for first, since a coordinator compares epochs (KIP-360) only while no transaction is open: where
+// one is, InitProducerId aborts it, whoever asks. Between the question and the request lies a moment in which another
+// may still take the id over; it is then fenced by us, and says so.
+func (b *Broker) reinit(ctx context.Context, id string, as owner, timeout, age time.Duration) (owner, error) {
 	c := checkpoint.Committable{
 		TransactionalID: id, ProducerID: as.producerID, Epoch: as.epoch, TimeoutMs: int32(timeout.Milliseconds()),
 	}
-	seen, ours, askErr := b.stillOurs(ctx, c, age >= timeout)
-	if askErr != nil {
-		return owner{}, errors.Join(err, askErr)
-	}
-	if ours {
-		if now, err = b.initID(ctx, id, owner{seen.producerID, seen.epoch}, timeout, 0); err == nil || !fencing(err) {
-			return now, err
+	seen, ours, err := b.stillOurs(ctx, c, age >= timeout)
+	var unsupported *UnsupportedError
+	var refused *AuthorizationError
+	switch {
+	case errors.As(err, &unsupported), errors.As(err, &refused):
+		// Brokers that do not tell compare the epoch at least. Our own timeout raises it.
+		if age >= timeout {
+			as = anyOwner
 		}
+	case err != nil:
+		return owner{}, err
+	case !ours:
+		return owner{}, &FencedError{
+			TransactionalID: id, ProducerID: as.producerID, Epoch: as.epoch, Seen: seen.String(), Err: kerr.ProducerFenced,
+		}
+	default:
+		as = owner{seen.producerID, seen.epoch}
 	}
-	return owner{}, &FencedError{
-		TransactionalID: id, ProducerID: as.producerID, Epoch: as.epoch, Seen: seen.String(), Err: err,
+	now, err := b.initID(ctx, id, as, timeout, 0)
+	if err != nil && fencing(err) {
+		err = &FencedError{TransactionalID: id, ProducerID: as.producerID, Epoch: as.epoch, Err: err}
 	}
+	return now, err
 }
 
 // stillOurs tells whether an id stands where a commit or a timeout of our own leaves it.
@@ -204,7 +214,12 @@ func (b *Broker) stillOurs(ctx context.Context, c checkpoint.Committable, tooOld
 		if !able.describe {
 			return &UnsupportedError{What: "DescribeTransactions"}
 		}
-		if seen, err = b.describe(ctx, c.TransactionalID); err != nil {
+		seen, err = b.describe(ctx, c.TransactionalID)
+		if errors.Is(err, kerr.TransactionalIDNotFound) {
+			seen, ours = described{producerID: anyOwner.producerID, epoch: anyOwner.epoch}, true // expired, and nobody's
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 		// Below transaction.version 2 a commit leaves the epoch as it is, so one above ours is another owner's.

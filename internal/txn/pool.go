@@ -76,7 +76,7 @@ func (p *Pool) Init(ctx context.Context, pools []checkpoint.Pool) (time.Duration
 	return accepted, nil
 }
 
-// reinit initialises an id as its owner; see Broker.Reinit. An id that was never initialised here is left alone.
+// reinit initialises an id as its owner; see Broker.reinit. An id that was never initialised here is left alone.
 func (p *Pool) reinit(ctx context.Context, id int32) error {
 	p.mu.Lock()
 	as, known := p.owned[id]
@@ -88,7 +88,7 @@ func (p *Pool) reinit(ctx context.Context, id int32) error {
 	if !known {
 		return nil
 	}
-	now, err := p.cfg.Broker.Reinit(ctx, ID(p.cfg.Pool, id), as, timeout, age)
+	now, err := p.cfg.Broker.reinit(ctx, ID(p.cfg.Pool, id), as, timeout, age)
 	if err == nil {
 		p.own(id, now)
 		p.closeTransaction(id)

@@ -101,10 +101,13 @@ func (o *output) Connect(ctx context.Context) error {
 }
 
 // WriteBatch hands a batch to the sink; see kafkasink.Sink.WriteBatch for what its error means. In a stream that has
-// failed it waits to be closed: nothing is acknowledged that no checkpoint will hold.
+// failed nothing is acknowledged, since no checkpoint will hold it; in streams mode, where the process goes on, it waits
+// to be closed.
 func (o *output) WriteBatch(ctx context.Context, batch service.MessageBatch) error {
 	if cause := o.seat.Failure(); cause != nil {
-		<-ctx.Done()
+		if o.streamID != "" {
+			<-ctx.Done()
+		}
 		return cause
 	}
 	records, err := o.records.build(batch)

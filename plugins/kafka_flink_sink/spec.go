@@ -82,7 +82,7 @@ root = if this.string().trim() != "" && !this.string().trim().re_match("^@.") {
 			service.NewInterpolatedStringField(fieldTimestamp).Default("${! @kafka_timestamp_ms }").
 				Description("The timestamp of each record, in milliseconds since 1970. The default copies the one that the source read, and is now where there was none. Empty: now."),
 			benthosx.IntField(fieldIndex, fieldIndex, 0, 0,
-				"The number of this process among those that share the work, as in the source's `index`. Each has transactional ids of its own.").
+				"The number of this process among those that share the work. Each has transactional ids of its own.").
 				Advanced(),
 		).
 		LintRule(`

@@ -71,7 +71,7 @@ func newInput(conf *service.ParsedConfig, res *service.Resources) (service.Batch
 	return &input{
 		reader: reader, seat: seat, messages: newMessages(cfg.metadata), streamID: res.StreamID(),
 		check: func(ctx context.Context) error {
-			if err := benthosx.RequireTopology(res); err != nil {
+			if err := benthosx.RequireTopology(res, seat.Incarnation()); err != nil {
 				return err
 			}
 			return cache.CheckStore(ctx, res, cfg.store)

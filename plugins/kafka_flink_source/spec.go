@@ -172,7 +172,7 @@ func checkpointField() *service.ConfigField {
 		benthosx.IntField(path(fieldMaxRestarts), fieldMaxRestarts, -1, -1,
 			"How many failovers in a row, without a completed checkpoint in between, are made before the process ends with exit code 1. -1: without limit.").Advanced(),
 		benthosx.BoolField(path(fieldAllowNonRestored), fieldAllowNonRestored, false,
-			"Whether to start although the newest checkpoint holds state of components that are no longer in the config, true or false. That state is dropped.").Advanced(),
+			"Whether to start although the newest checkpoint holds state of components that are no longer in the config, true or false. Transactions of outputs that are gone are dropped, and counted as lost; an input under a new label begins by its start-up mode.").Advanced(),
 		service.NewStringAnnotatedEnumField(fieldOnOutOfRange, map[string]string{
 			string(offsets.FailOutOfRange):     "The start-up fails and names the partitions.",
 			string(offsets.EarliestOutOfRange): "Such a partition is read from its first record. What retention deleted unread is lost; that is counted and logged.",
