@@ -187,7 +187,9 @@ func (r *run) performBarrier(a Action) {
 	switch a := a.(type) {
 	case Pause:
 		src := r.seatOf(a.Source).asSource
+		r.pauses.Add(1)
 		r.ask(r.barrierCtx, func(ctx context.Context) (Event, error) {
+			defer r.pauses.Done()
 			st, err := src.Pause(ctx)
 			st.Source = a.Source
 			return Drained{Checkpoint: a.Checkpoint, State: st}, err
@@ -209,6 +211,9 @@ func (r *run) performBarrier(a Action) {
 		r.handle(Sealed{Checkpoint: a.Checkpoint, Sink: a.Sink, Committable: c})
 	case CancelBarrier:
 		r.cancelBarrier()
+		// Race: a Pause whose goroutine runs only after the Resume that follows would silence its source until the next
+		// barrier. A Pause whose context has ended returns at once.
+		r.pauses.Wait()
 		r.barrierCtx, r.cancelBarrier = context.WithCancel(r.ctx)
 	}
 }

@@ -40,6 +40,7 @@ type run struct {
 	timers        map[Timer]*time.Timer
 	barrierCtx    context.Context
 	cancelBarrier context.CancelFunc
+	pauses        sync.WaitGroup
 
 	failMu        sync.Mutex
 	failedAttempt uint64

@@ -228,11 +228,6 @@ func (r *Reader) Start(tag checkpoint.Tag, from checkpoint.SourceState) {
 func (r *Reader) Pause(ctx context.Context) (checkpoint.SourceState, error) {
 	r.mu.Lock()
 	a := r.att
-	// Race: the barrier may have been cancelled, and the source resumed, before this goroutine ran.
-	if err := ctx.Err(); err != nil {
-		r.mu.Unlock()
-		return checkpoint.SourceState{}, err
-	}
 	if a == nil {
 		r.mu.Unlock()
 		return checkpoint.SourceState{}, errors.New("pausing the source: no attempt is under way")
