@@ -193,6 +193,10 @@ func (b *Broker) reinit(ctx context.Context, id string, as owner, timeout, age t
 		return owner{}, &FencedError{
 			TransactionalID: id, ProducerID: as.producerID, Epoch: as.epoch, Seen: seen.String(), Err: kerr.ProducerFenced,
 		}
+	case seen.state == "Ongoing":
+		// The coordinator first aborts the transaction, which raises the epoch, and answers CONCURRENT_TRANSACTIONS: asked
+		// again with the epoch of before, a cluster below transaction.version 2 takes us for fenced by ourselves.
+		as = anyOwner
 	default:
 		as = owner{seen.producerID, seen.epoch}
 	}
@@ -222,10 +226,16 @@ func (b *Broker) stillOurs(ctx context.Context, c checkpoint.Committable, tooOld
 		if err != nil {
 			return err
 		}
-		// Below transaction.version 2 a commit leaves the epoch as it is, so one above ours is another owner's.
-		if seen.state == "CompleteCommit" && able.transactionVersion >= 2 && seen.follows(c.ProducerID, c.Epoch) {
-			ours = true
-			return nil
+		// Below transaction.version 2 a commit leaves the epoch as it is, so one above ours is another owner's. The
+		// coordinator answers EndTxn before it is done.
+		if able.transactionVersion >= 2 && seen.follows(c.ProducerID, c.Epoch) {
+			switch seen.state {
+			case "PrepareCommit":
+				return errSettling
+			case "CompleteCommit":
+				ours = true
+				return nil
+			}
 		}
 		ours, err = seen.ours(c, tooOld)
 		return err
