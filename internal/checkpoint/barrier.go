@@ -139,7 +139,7 @@ func (m *Machine) completeBarrier() {
 			now = append(now, m.sources[i].state)
 		}
 	}
-	entry.After = m.mergeInto(m.positions, now)
+	entry.After = mergeInto(m.positions, now)
 	changed := len(entry.Committables) > 0 ||
 		!slices.EqualFunc(entry.Before, entry.After, func(a, b SourceState) bool { return a.Equal(b) })
 	m.barrier = barrierNone

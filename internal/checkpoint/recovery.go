@@ -177,7 +177,7 @@ func (m *Machine) dropFrom(n uint64) {
 		if c.entry.Checkpoint < n {
 			continue
 		}
-		m.positions = m.mergeInto(m.positions, c.entry.Before)
+		m.positions = mergeInto(m.positions, c.entry.Before)
 		for _, d := range m.checkpoints[i:] {
 			m.freeIDs(d.entry, idDirty)
 		}
@@ -187,7 +187,7 @@ func (m *Machine) dropFrom(n uint64) {
 }
 
 // mergeInto replaces in positions the states that newer has; states of sources that are not in newer stay.
-func (m *Machine) mergeInto(positions, newer []SourceState) []SourceState {
+func mergeInto(positions, newer []SourceState) []SourceState {
 	out := slices.Clone(newer)
 	for _, s := range positions {
 		if stateOf(out, s.Source) == nil {
@@ -204,7 +204,7 @@ func (m *Machine) onResolved(ev Resolved) {
 		return
 	}
 	s.status, s.state = sourceWaiting, ev.State
-	m.positions = m.mergeInto(m.positions, []SourceState{ev.State})
+	m.positions = mergeInto(m.positions, []SourceState{ev.State})
 }
 
 // enterInitIDs follows the record that no longer holds what was settled: only now may ids be initialised (rule 6).

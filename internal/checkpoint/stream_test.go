@@ -327,6 +327,29 @@ func TestSinkThatWaitsForAStreamThatIsOverStopsWaiting(t *testing.T) {
 	})
 }
 
+func TestStopEndsAStartThatNothingAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		cfg := benchConfig
+		b.declare(&cfg, Pool{Prefix: "p", Size: 3})
+		b.srcSeat.source.OpenStore = func(ctx context.Context) (Store, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		joined := make(chan error, 2)
+		go func() { joined <- b.srcSeat.JoinSource(ctx, b.src) }()
+		go func() { joined <- b.sinkSeat.JoinSink(ctx, "cluster", b.sink) }()
+		synctest.Wait()
+		cancel() // Benthos ends Connect, then closes.
+		require.NoError(t, b.srcSeat.Close(t.Context(), false))
+		b.sinkSeat.Leave()
+		require.Error(t, <-joined)
+		require.Error(t, <-joined)
+		assert.Empty(t, b.fatal, "a stop is no failure")
+	})
+}
+
 func TestJoinEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -259,6 +259,17 @@ func TestForeignFailureIsReturnedAndFailsNoAttempt(t *testing.T) {
 	require.Empty(t, r.seat.failures())
 }
 
+func TestForeignMessageBesideAFailedAttemptIsNotAcknowledged(t *testing.T) {
+	r, fake := fakeRig(t)
+	refuse(fake, kerr.InvalidRecord)
+	r.Start(tag(1), -1)
+	r.write(t, tag(1), "refused")
+	require.Error(t, r.Flush(t.Context()), "the attempt has failed")
+	batch := append(r.batch(tag(1), "ours"), r.batch(checkpoint.Tag{}, "foreign")...)
+	require.ErrorIs(t, r.WriteBatch(soon(t), batch), errEnded, "acknowledged, the foreign one would be lost")
+	require.NoError(t, r.WriteBatch(soon(t), r.batch(tag(1), "ours")), "ours is read again")
+}
+
 func TestForeignMessageEndsWithTheAttemptThatHoldsIt(t *testing.T) {
 	r, fake := fakeRig(t)
 	r.Start(tag(1), -1)

@@ -89,7 +89,7 @@ root = if this.string().trim() != "" && !this.string().trim().re_match("^@.") {
 root = if this.delivery_guarantee.or("").string().lowercase() == "exactly-once" && this.transactional_id_prefix.or("").string().trim() == "" {
   "transactional_id_prefix is required with delivery_guarantee: exactly-once; choose one that no other job uses"
 }`).
-		Example("Copy a topic exactly once", "What consumers with `isolation.level=read_committed` see of the copy has no gaps and no repeats, whenever the process is killed.", exampleCopy)
+		Example("Copy a topic exactly once", "What consumers with `isolation.level=read_committed` see of the copy has no gaps and no repeats, whenever the process is killed.", benthosx.ExampleCopy)
 }
 
 func transactionsField() *service.ConfigField {
@@ -117,24 +117,3 @@ root = if this.string() != "" && $d == null {
 			Description("What happens when the broker has aborted a transaction of a durable checkpoint, as it does when the process was down for longer than `transactions.timeout`."),
 	).Description("Transactions of an exactly-once sink.").Advanced()
 }
-
-const exampleCopy = `
-input:
-  kafka_flink_source:
-    bootstrap_servers: [ "localhost:9092" ]
-    topics: [ orders ]
-    group_id: orders-copy
-    startup: { mode: earliest-offset }
-    checkpoint: { interval: 5s, store: state }
-
-output:
-  kafka_flink_sink:
-    bootstrap_servers: [ "localhost:9092" ]
-    topic: orders-copy
-    delivery_guarantee: exactly-once
-    transactional_id_prefix: orders-copy
-
-cache_resources:
-  - label: state
-    pebble: { path: ./data/state }
-`

@@ -46,7 +46,7 @@ func spec() *service.ConfigSpec {
 					"delivered never depends on them."),
 		).
 		LintRule(wholeRule).
-		Example("Copy a topic exactly once", "What consumers with `isolation.level=read_committed` see of the copy has no gaps and no repeats, whenever the process is killed.", exampleCopy).
+		Example("Copy a topic exactly once", "What consumers with `isolation.level=read_committed` see of the copy has no gaps and no repeats, whenever the process is killed.", benthosx.ExampleCopy).
 		Example("Read what there is, then end", "Reads the topic up to its present end and ends the process. Restarted halfway, it goes on to the same end.", exampleBounded)
 }
 
@@ -180,27 +180,6 @@ func checkpointField() *service.ConfigField {
 			Description("What happens when a partition no longer has the position of the checkpoint. `startup.offset_reset` never applies to it.").Advanced(),
 	).Description("Checkpoints: the positions from which a restarted or failed stream goes on, together with the transactions of the sink.")
 }
-
-const exampleCopy = `
-input:
-  kafka_flink_source:
-    bootstrap_servers: [ "localhost:9092" ]
-    topics: [ orders ]
-    group_id: orders-copy
-    startup: { mode: earliest-offset }
-    checkpoint: { interval: 5s, store: state }
-
-output:
-  kafka_flink_sink:
-    bootstrap_servers: [ "localhost:9092" ]
-    topic: orders-copy
-    delivery_guarantee: exactly-once
-    transactional_id_prefix: orders-copy
-
-cache_resources:
-  - label: state
-    pebble: { path: ./data/state }
-`
 
 const exampleBounded = `
 input:
