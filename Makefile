@@ -22,13 +22,15 @@ endif
 PKG     ?= ./...
 TIMEOUT ?= 20m
 
+comma := ,
+
 ##@ Use
 
 .PHONY: help
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} \
 		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+		/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/connect, one static binary
@@ -80,6 +82,11 @@ fuzz: ## Run each fuzz test for a while: FUZZTIME=30s
 .PHONY: bench
 bench: ## Run the benchmarks: BENCH=regexp
 	go test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem $(PKG)
+
+.PHONY: bench-recovery
+bench-recovery: build ## Time from kill -9 to the first new record, on a real Kafka: N=30 TV=2,0
+	TIDEGATE_CONNECT=$(CURDIR)/$(CONNECT) go test -count=1 -v -timeout 0 ./tests/crash -run '^TestRecoveryAfterAKillIsTimed$$' \
+		-crash.recovery=$(or $(N),30) -crash.tv=$(or $(TV),2$(comma)0) -crash.seed=$(or $(SEED),0)
 
 ##@ Tidy
 

@@ -120,7 +120,13 @@ func (b *Broker) takeOver(ctx context.Context, ids []string, timeouts Timeouts) 
 	if len(ids) == 0 {
 		return timeouts.Candidates[0], owned, nil
 	}
-	// The first id alone finds out which timeout the broker accepts.
+	// Where there is only one timeout to try, nobody waits for the first id: an id whose last owner died in the middle of
+	// a transaction answers only once that is aborted.
+	if len(timeouts.Candidates) == 1 {
+		accepted := timeouts.Candidates[0]
+		return accepted, owned, b.initAll(ctx, ids, accepted, timeouts.Max, owned)
+	}
+	// Else the first id alone finds out which timeout the broker accepts.
 	var accepted time.Duration
 	var err error
 	for _, accepted = range timeouts.Candidates {

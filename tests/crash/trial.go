@@ -115,6 +115,11 @@ func (tr *trial) see(r *kgo.Record) {
 
 // follow reads the output until done says so, the pipeline ends (errEnded) or the time is up (errTimeUp).
 func (tr *trial) follow(p *child.Process, limit time.Duration, done func() bool) error {
+	return tr.followWith(p, limit, done, tr.see)
+}
+
+// followWith is follow for one who wants to see each record.
+func (tr *trial) followWith(p *child.Process, limit time.Duration, done func() bool, see func(*kgo.Record)) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	watching := make(chan struct{})
 	go func() {
@@ -130,7 +135,7 @@ func (tr *trial) follow(p *child.Process, limit time.Duration, done func() bool)
 		<-watching
 	}()
 	for !done() {
-		err := tr.observer.Poll(ctx, tr.see)
+		err := tr.observer.Poll(ctx, see)
 		switch {
 		case p.Ended():
 			return errEnded
