@@ -27,8 +27,9 @@ type example struct {
 func same(_ int64, in []byte) string { return string(in) }
 
 var examples = map[string]example{
-	"copy-exactly-once.yaml": {to: "orders-copy", group: "orders-copy", value: same},
-	"at-least-once.yaml":     {to: "orders-copy", group: "orders-copy", value: same},
+	"copy-exactly-once.yaml":   {to: "orders-copy", group: "orders-copy", value: same},
+	"at-least-once.yaml":       {to: "orders-copy", group: "orders-copy", value: same},
+	"without-checkpoints.yaml": {to: "orders-copy", group: "orders-copy", value: same},
 	"transform.yaml": {
 		to: "orders-clean", group: "orders-clean",
 		wanted: func(n int64) bool { return !devbroker.Cancelled(n) },

@@ -35,7 +35,12 @@ root = if $n == null || $n != $n.floor() {
 
 // BoolField is a field for true or false, with a default.
 func BoolField(path, name string, value bool, description string) *service.ConfigField {
-	return service.NewAnyField(name).Description(description).Default(value).LintRule(fmt.Sprintf(`
+	return OptionalBoolField(path, name, description).Default(value)
+}
+
+// OptionalBoolField is a field for true or false, which a rule can tell to be absent.
+func OptionalBoolField(path, name, description string) *service.ConfigField {
+	return service.NewAnyField(name).Description(description).Optional().LintRule(fmt.Sprintf(`
 root = if this.type() != "bool" {
   "%[1]s: %%v is neither true nor false".format(this.string().quote())
 }`, path))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -13,9 +12,6 @@ import (
 const (
 	// eventBound is far above what can be under way: each component has at most a few answers outstanding.
 	eventBound = 1024
-	// restartDelayMin and restartDelayMax bound the exponential delay between two attempts.
-	restartDelayMin = time.Second
-	restartDelayMax = time.Minute
 	// offsetCommitWait bounds how long a stop waits for the consumer group, which is for monitoring only.
 	offsetCommitWait = 10 * time.Second
 )
@@ -274,7 +270,7 @@ func (r *run) setTimer(t Timer, after time.Duration) {
 		old.Stop()
 	}
 	if t.Kind == TimerRestart {
-		after = restartDelay(t.Of)
+		after = RestartDelay(t.Of)
 	}
 	var timer *time.Timer
 	armed := make(chan struct{})
@@ -284,14 +280,4 @@ func (r *run) setTimer(t Timer, after time.Duration) {
 	})
 	r.timers[t] = timer
 	close(armed)
-}
-
-// restartDelay is 1 s, 2 s, 4 s … 1 min, each up to a fifth shorter or longer, so that jobs that fail together do not
-// come back together.
-func restartDelay(n uint64) time.Duration {
-	d := restartDelayMax
-	if n > 0 && n < 7 {
-		d = restartDelayMin << (n - 1)
-	}
-	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
 }

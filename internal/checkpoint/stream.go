@@ -162,7 +162,7 @@ func (s *Seat) CheckTransactionTimeout(timeout time.Duration) error {
 }
 
 // JoinSource connects the source and blocks until it was told to start, the context ends, or the start-up failed for
-// good.
+// good. In a stream without checkpoints it returns at once: nobody tells the source to start.
 func (s *Seat) JoinSource(ctx context.Context, src Source) error {
 	return s.join(ctx, func() { s.asSource = src })
 }
@@ -196,9 +196,9 @@ func (s *Seat) join(ctx context.Context, fill func()) error {
 		defer st.mu.Unlock()
 		return context.Cause(b.life)
 	}
-	if s.sink != nil && s.checkpointing() == nil {
+	if s.checkpointing() == nil {
 		st.mu.Unlock()
-		return nil // Without checkpoints there is nothing to wait for.
+		return nil // Without checkpoints there is nothing to wait for: a sink may come late, or with the first record.
 	}
 	st.mu.Unlock()
 	select {
@@ -391,8 +391,9 @@ func (s *Seat) Leave() {
 	s.left = true
 	s.end()
 	b := s.build
-	// A stream that runs may get another source, as from a sequence.
-	if s.source != nil && !b.running() && !slices.ContainsFunc(b.seats, func(o *Seat) bool { return o.source != nil && !o.left }) {
+	// A stream that runs may get another source, as from a sequence. Without checkpoints it runs from the start, and other
+	// inputs may have records for the sinks yet.
+	if s.source != nil && s.checkpointing() != nil && !b.running() && !slices.ContainsFunc(b.seats, func(o *Seat) bool { return o.source != nil && !o.left }) {
 		b.end(ErrLeft)
 	}
 	last := !slices.ContainsFunc(b.seats, func(o *Seat) bool { return !o.left })

@@ -289,6 +289,29 @@ func TestSourceThatFollowsAnotherJoinsTheRunningStream(t *testing.T) {
 	})
 }
 
+// Without checkpoints nobody waits for anybody: a sink may come with the first record, or go on for another input when
+// the source has ended.
+func TestWithoutCheckpointsNobodyWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.declare(nil, Pool{})
+		require.False(t, b.sinkSeat.Checkpointed())
+		require.NoError(t, b.srcSeat.JoinSource(t.Context(), b.src))
+		require.NoError(t, b.srcSeat.Close(t.Context(), false))
+		require.NoError(t, b.sinkSeat.Life().Err(), "the source has ended, the stream has not")
+		require.NoError(t, b.sinkSeat.JoinSink(t.Context(), "cluster", b.sink))
+
+		seat, err := b.stream.DeclareSource(SourceDeclaration{Key: "second"}) // as from a sequence
+		require.NoError(t, err)
+		require.NoError(t, seat.JoinSource(t.Context(), new(counter)))
+		require.NoError(t, seat.Close(t.Context(), false))
+		b.sinkSeat.Leave()
+		assert.Zero(t, b.src.starts, "it starts by itself")
+		assert.Zero(t, b.sink.starts)
+		assert.Empty(t, b.fatal)
+	})
+}
+
 func TestRebuiltStreamEndsItsPredecessorAndGoesOnFromItsRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -365,7 +388,7 @@ func TestJoinEndsWithItsContext(t *testing.T) {
 func TestRestartDelayGrowsToAMinute(t *testing.T) {
 	for n, want := range map[uint64]time.Duration{1: time.Second, 2: 2 * time.Second, 6: 32 * time.Second, 7: time.Minute, 90: time.Minute} {
 		for range 50 {
-			d := restartDelay(n)
+			d := RestartDelay(n)
 			assert.GreaterOrEqual(t, d, want*8/10)
 			assert.LessOrEqual(t, d, want*12/10)
 		}

@@ -54,6 +54,7 @@ const (
 	DefaultMaxBufferedBytes   = 64 << 20
 	DefaultMaxMessageBytes    = 1_048_588
 	DefaultDeliveryTimeout    = 2 * time.Minute
+	DefaultDrainTimeout       = 5 * time.Second
 )
 
 // Config is what a Sink is made of. It is not changed after New.
@@ -77,6 +78,8 @@ type Config struct {
 	// DeliveryTimeout bounds a write that waits for the broker's acknowledgement; 0 is the default. In a checkpoint it is
 	// the checkpoint's timeout that bounds the flush.
 	DeliveryTimeout time.Duration
+	// DrainTimeout is how long Close of a sink of guarantee none waits for what it has buffered; 0 is the default.
+	DrainTimeout time.Duration
 	// MaxBufferedRecords and MaxBufferedBytes bound what is sent and not acknowledged; 0 is the default.
 	MaxBufferedRecords int
 	MaxBufferedBytes   int64
@@ -102,6 +105,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.DeliveryTimeout <= 0 {
 		c.DeliveryTimeout = DefaultDeliveryTimeout
+	}
+	if c.DrainTimeout <= 0 {
+		c.DrainTimeout = DefaultDrainTimeout
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

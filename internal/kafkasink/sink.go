@@ -183,6 +183,23 @@ func (s *Sink) await(ctx context.Context, settled func() bool) error {
 	}
 }
 
+// drain sends what a sink of guarantee none has buffered: what it may lose is what fails, not the tail of every run
+// (Flink: KafkaWriter.flush at the end of the input).
+func (s *Sink) drain(out *outlet) {
+	if s.cfg.Guarantee != None {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout)
+	defer cancel()
+	if err := out.flush(ctx); err == nil {
+		return
+	}
+	left := int(out.window.records.Load())
+	s.cfg.Lost(left)
+	s.cfg.Log.Error("records are lost: they were not acknowledged when the sink was closed, and `delivery_guarantee: none` does "+
+		"not wait longer for them", "records", left, "waited", s.cfg.DrainTimeout)
+}
+
 // Close closes every client and waits for the sink's goroutines. It ends no transaction: what is sealed is committed by
 // the next process, what is open is aborted by it. Writes that wait return.
 func (s *Sink) Close() {
@@ -198,6 +215,7 @@ func (s *Sink) Close() {
 	s.mu.Unlock()
 	s.cancel()
 	if out != nil {
+		s.drain(out)
 		out.stop()
 	}
 	if s.pool != nil {

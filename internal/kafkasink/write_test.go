@@ -159,6 +159,26 @@ func TestGuaranteeNoneCountsWhatIsLost(t *testing.T) {
 	}
 }
 
+func TestGuaranteeNoneSendsWhatIsBufferedWhenItIsClosed(t *testing.T) {
+	for _, o := range []option{unchecked, func(*Config, *seat) {}} {
+		r, _ := fakeRig(t, guarantee(None), o)
+		r.Start(tag(1), -1)
+		r.write(t, tag(1), "a", "b", "c")
+		r.Close()
+		require.Equal(t, []string{"a", "b", "c"}, r.values(t))
+		require.Zero(t, r.gone.Load())
+	}
+}
+
+func TestGuaranteeNoneCountsWhatIsNotAcknowledgedWhenItIsClosed(t *testing.T) {
+	r, fake := fakeRig(t, guarantee(None), unchecked, func(c *Config, _ *seat) { c.DrainTimeout = 50 * time.Millisecond })
+	arrived, _ := hold(t, fake)
+	r.write(t, tag(1), "a", "b", "c")
+	<-arrived
+	r.Close()
+	require.EqualValues(t, 3, r.gone.Load())
+}
+
 func TestCheckpointedWriteReturnsOnceBufferedAndFlushWaits(t *testing.T) {
 	r, fake := fakeRig(t)
 	r.Start(tag(1), -1)

@@ -3,6 +3,7 @@ package kafkasource
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,6 +61,23 @@ type split struct {
 	end int64
 	// emptyProbes counts probes in a row that found nothing at all between the position and the end.
 	emptyProbes int
+	// unacked are the moves of the position by batches that are not acknowledged, in order; acknowledged ones stay
+	// while one before them is not.
+	unacked []unacked
+}
+
+// unacked is one move of a position.
+type unacked struct {
+	by     *emitted
+	before checkpoint.Split
+}
+
+// acked is the end of the contiguous acknowledged prefix: everything before it is delivered.
+func (s *split) acked() checkpoint.Split {
+	if len(s.unacked) > 0 {
+		return s.unacked[0].before
+	}
+	return s.pos
 }
 
 // chunk are fetched records of one partition, in order.
@@ -74,8 +92,9 @@ type emitted struct {
 	records []*kgo.Record
 	// before are the positions the batch moved away from.
 	before []moved
-	// settled is set by the acknowledgement, or when the batch turned out never to have been taken.
-	settled bool
+	// settled is set by the acknowledgement, or when the batch turned out never to have been taken; delivered only by a
+	// good one.
+	settled, delivered bool
 }
 
 type moved struct {
@@ -148,12 +167,19 @@ func (a *attempt) halt(background *sync.WaitGroup) {
 	}
 }
 
-// state returns the positions.
+// state returns the positions: everything before them was handed out.
 func (a *attempt) state() checkpoint.SourceState {
+	return a.positions(func(s *split) checkpoint.Split { return s.pos })
+}
+
+// ackedState returns the positions before which everything is delivered, also after the attempt has ended.
+func (a *attempt) ackedState() checkpoint.SourceState { return a.positions((*split).acked) }
+
+func (a *attempt) positions(of func(*split) checkpoint.Split) checkpoint.SourceState {
 	s := a.from
 	all := make([]checkpoint.Split, 0, len(a.splits)+len(a.unread))
 	for _, sp := range a.splits {
-		all = append(all, sp.pos)
+		all = append(all, of(sp))
 	}
 	s.Splits = sortedSplits(append(all, a.unread...))
 	s.Finished = a.atEnd()
@@ -173,6 +199,7 @@ func (a *attempt) emit() *emitted {
 		e.records = c.split.take(e.records, c.records)
 		if len(e.records) > had {
 			e.before = append(e.before, moved{c.split, before})
+			c.split.unacked = append(c.split.unacked, unacked{e, before})
 		}
 	}
 	a.pending = nil
@@ -199,6 +226,18 @@ func (s *split) take(out, records []*kgo.Record) []*kgo.Record {
 		}
 	}
 	return out
+}
+
+// deliver notes a good acknowledgement. They come in any order: the prefix grows when the oldest one has come.
+func (e *emitted) deliver() {
+	e.delivered, e.records = true, nil // an older batch may keep this one here for long
+	for _, m := range e.before {
+		n := 0
+		for n < len(m.split.unacked) && m.split.unacked[n].by.delivered {
+			n++
+		}
+		m.split.unacked = slices.Delete(m.split.unacked, 0, n)
+	}
 }
 
 // forget takes back a batch that the engine never took: its positions become those before it. A later batch of the

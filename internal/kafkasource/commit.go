@@ -13,11 +13,15 @@ import (
 )
 
 // ownerMark begins the metadata of every offset that Tidegate commits; what follows tells which job it was.
-const ownerMark = "tidegate/1"
+const (
+	ownerMark = "tidegate/1"
+	// noStore stands in the mark for the store of a run without checkpoints, and for a stream without an id.
+	noStore = "-"
+)
 
 // CommitOffsets commits positions to the consumer group as a client that is no member. The coordinator calls it only
 // after everything of the checkpoint is committed (rule 1), one call after another, and logs its error; nothing depends
-// on it but what people see.
+// on it but what people see. A Solo calls it with positions before which everything is acknowledged.
 func (r *Reader) CommitOffsets(ctx context.Context, positions checkpoint.SourceState) error {
 	if r.cfg.Group == "" || !r.cfg.CommitOffsets {
 		return nil
@@ -94,7 +98,7 @@ func (r *Reader) mark() string {
 	}
 	dash := func(s string) string {
 		if s == "" {
-			return "-"
+			return noStore
 		}
 		return s
 	}

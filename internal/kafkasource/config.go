@@ -29,6 +29,8 @@ type Config struct {
 	// Group is the consumer group whose offsets may be read and, with CommitOffsets, are committed; empty for none.
 	Group         string
 	CommitOffsets bool
+	// AutoCommit is how often a Solo commits, 0 for never; a Reader with checkpoints has no use for it.
+	AutoCommit    time.Duration
 	Start         offsets.Start
 	Stop          offsets.Stop
 	Restore       offsets.Restore
@@ -55,11 +57,13 @@ type Config struct {
 type Metrics struct {
 	// CommitsSucceeded and CommitsFailed count commits to the consumer group, not partitions.
 	CommitsSucceeded, CommitsFailed func(int64)
-	// RestoredOutOfRange counts partitions whose restored position the log no longer had, and SkippedOffsets the
+	// RestoredOutOfRange counts partitions whose restored or committed position the log no longer had, and SkippedOffsets the
 	// offsets below their log's start that are not read because of it.
 	RestoredOutOfRange, SkippedOffsets func(int64)
 	// NackedRecords counts records of batches that were not delivered; they are read again.
 	NackedRecords func(int64)
+	// Rewinds counts how often a Solo has gone back; with checkpoints the coordinator counts.
+	Rewinds func(int64)
 }
 
 func count(counter func(int64), n int64) {

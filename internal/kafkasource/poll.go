@@ -123,9 +123,8 @@ func (r *Reader) reportFetchErrors(ctx context.Context, a *attempt, failed []fet
 			// A new attempt would begin at the same position, or an earlier one. Nothing is skipped unless the config
 			// says so, and that is asked when the source starts.
 			r.seat.Fatal(&offsets.OutOfRangeError{
-				Of: "a position that is being read is",
-				WayOut: "start again: checkpoint.on_restore_out_of_range says then whether the source fails (fail) or reads " +
-					"on from the first record that is left (earliest)",
+				Of:         "a position that is being read is",
+				WayOut:     r.wayOutOfRange(),
 				Partitions: []offsets.OutOfRange{r.outOfRange(ctx, at, f.pos.Offset)},
 			})
 			return
@@ -133,8 +132,7 @@ func (r *Reader) reportFetchErrors(ctx context.Context, a *attempt, failed []fet
 			r.seat.Fatal(&offsets.OutOfRangeError{
 				Of: "a position that is being read is",
 				WayOut: "records that were read before are gone from the topic, by an unclean leader election as a rule; " +
-					"start again: checkpoint.on_restore_out_of_range says then whether the source fails (fail) or reads the " +
-					"partition again from its first record (earliest)",
+					r.wayOutOfRange(),
 				Partitions: []offsets.OutOfRange{{Partition: at, Offset: dataLoss.ConsumedTo, End: dataLoss.ResetTo}},
 			})
 			return
@@ -165,6 +163,16 @@ func (r *Reader) outOfRange(ctx context.Context, at splits.Partition, offset int
 		out.Start, out.End = answers.Earliest[at].Offset, answers.Latest[at].Offset
 	}
 	return out
+}
+
+// wayOutOfRange says what a restart does with a position that the log does not have.
+func (r *Reader) wayOutOfRange() string {
+	if r.solo {
+		return "start again: startup.mode says where; with group-offsets startup.offset_reset says whether the source fails " +
+			"(none) or reads on from the first record that is left (earliest) or from the end (latest)"
+	}
+	return "start again: checkpoint.on_restore_out_of_range says then whether the source fails (fail) or reads on from the " +
+		"first record that is left (earliest)"
 }
 
 // isTooLarge tells whether a batch is larger, unpacked, than the client takes: it will be so the next time.

@@ -49,6 +49,8 @@ type Reader struct {
 	cfg  Config
 	log  *slog.Logger
 	seat Seat
+	// solo is set where a Solo drives.
+	solo bool
 
 	// admin and clusterID are set by Connect, before anything else is called.
 	admin     *kgo.Client
@@ -190,6 +192,9 @@ func (r *Reader) ack(ctx context.Context, e *emitted, err error) {
 		return
 	}
 	e.settled = true
+	if err == nil {
+		e.deliver() // also where the attempt has ended: what is delivered need not be read again
+	}
 	a := e.att
 	if err != nil && r.att == a && !a.halted {
 		a.broken = true

@@ -89,6 +89,7 @@ func (r *Reader) Resolve(ctx context.Context, restored *checkpoint.SourceState) 
 		state.Splits, err = p.restored(ctx, r.cluster(), parts, restored.Splits)
 	}
 	r.reportOutOfRange(p.outside, err)
+	r.reportReset(p.reset, state.Splits)
 	if err != nil {
 		return checkpoint.SourceState{}, fmt.Errorf("resolving the positions of %s: %w", r.cfg.Key, err)
 	}
@@ -117,6 +118,19 @@ func (r *Reader) reportOutOfRange(outside []offsets.OutOfRange, err error) {
 	}
 }
 
+// reportReset counts and logs committed offsets that the log no longer has, and that offset_reset has replaced (rule 12).
+func (r *Reader) reportReset(reset []offsets.OutOfRange, begin []checkpoint.Split) {
+	count(r.cfg.Metrics.RestoredOutOfRange, int64(len(reset)))
+	for _, o := range reset {
+		i := slices.IndexFunc(begin, func(s checkpoint.Split) bool { return s.Topic == o.Topic && s.Partition == o.Partition.Partition })
+		skipped := max(0, begin[i].Offset-o.Offset)
+		count(r.cfg.Metrics.SkippedOffsets, skipped)
+		r.log.Error("committed offset is not in the log; reading from where startup.offset_reset says", "topic", o.Topic,
+			"partition", o.Partition.Partition, "committed", o.Offset, "log_start", o.Start, "log_end", o.End,
+			"begins_at", begin[i].Offset, "offsets_lost", skipped)
+	}
+}
+
 // allAtStop tells whether every split that is read has reached its stop.
 func (r *Reader) allAtStop(all []checkpoint.Split) bool {
 	for _, s := range all {
@@ -134,6 +148,8 @@ type plan struct {
 	origins      map[offsets.Origin]int
 	outside      []offsets.OutOfRange
 	unsubscribed []splits.Partition
+	// reset are committed offsets that the log does not have and offset_reset has replaced.
+	reset []offsets.OutOfRange
 }
 
 func (p *plan) split(at splits.Partition, from offsets.Resolved, stop int64) checkpoint.Split {
@@ -157,6 +173,10 @@ func (p *plan) fresh(ctx context.Context, lookup offsets.Lookup, parts []splits.
 	out := make([]checkpoint.Split, 0, len(parts))
 	for _, at := range parts {
 		out = append(out, p.split(at, starts[at], p.cfg.Stop.Decide(at, answers)))
+		if committed, ok := answers.Committed[at]; ok && starts[at].Origin != offsets.FromCommitted {
+			p.reset = append(p.reset, offsets.OutOfRange{
+				Partition: at, Offset: committed.Offset, Start: answers.Earliest[at].Offset, End: answers.Latest[at].Offset})
+		}
 	}
 	return out, nil
 }

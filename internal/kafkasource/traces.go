@@ -50,5 +50,8 @@ func (r *Reader) foreignMark(metadata string) bool {
 		return false
 	}
 	store, _, _ := strings.Cut(rest, " ")
+	if store == noStore {
+		return false // a run without checkpoints: there is no state that could be missing
+	}
 	return r.cfg.StoreID == nil || store != r.cfg.StoreID()
 }

@@ -47,13 +47,7 @@ func (r *Reader) checkPartitions(ctx context.Context, a *attempt) bool {
 	if ended {
 		return false
 	}
-	changes := splits.Diff(known, r.cfg.Subscription, r.cfg.Share, topics)
-	err = changes.Lost()
-	if err == nil && len(changes.New) > 0 {
-		// Rule 3 in a first form: as a new partition they are read from their first record at the next start.
-		err = &splits.NewPartitionsError{Partitions: changes.New}
-	}
-	if err == nil {
+	if err = r.unfollowed(splits.Diff(known, r.cfg.Subscription, r.cfg.Share, topics)); err == nil {
 		return false
 	}
 	err = fmt.Errorf("source %s: %w", r.cfg.Key, err)
@@ -63,4 +57,23 @@ func (r *Reader) checkPartitions(ctx context.Context, a *attempt) bool {
 	r.mu.Unlock()
 	r.seat.Fatal(err)
 	return true
+}
+
+// unfollowed says why the partitions can no longer be read as they are, and what a restart does with them, or nothing.
+func (r *Reader) unfollowed(c splits.Changes) error {
+	switch {
+	case len(c.Recreated) > 0 && r.solo:
+		return fmt.Errorf("topic %q was deleted and created again, and positions in the old one mean nothing in the new one; "+
+			"start again to read the new one as startup.mode says", c.Recreated[0].Topic)
+	case c.Lost() != nil:
+		return c.Lost()
+	case len(c.New) > 0 && r.solo:
+		return fmt.Errorf("partitions %s were added while the source is running, and it does not take up partitions as it runs; "+
+			"start again: they begin as startup.mode says, with group-offsets as startup.offset_reset says (earliest skips "+
+			"nothing)", splits.Format(c.New))
+	case len(c.New) > 0:
+		// Rule 3 in a first form: as a new partition they are read from their first record at the next start.
+		return &splits.NewPartitionsError{Partitions: c.New}
+	}
+	return nil
 }

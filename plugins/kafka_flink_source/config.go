@@ -14,11 +14,19 @@ import (
 	"github.com/tidegate/tidegate/internal/splits"
 )
 
+const (
+	// minInterval is the least interval of anything that is repeated.
+	minInterval = 10 * time.Millisecond
+	// defaultAutoCommit is Kafka's auto.commit.interval.ms.
+	defaultAutoCommit = 5 * time.Second
+)
+
 // config is the parsed config of one input.
 type config struct {
-	reader     kafkasource.Config
-	metadata   []string
-	checkpoint checkpoint.Config
+	reader   kafkasource.Config
+	metadata []string
+	// checkpoint is nil without checkpoints; store and retained belong to it.
+	checkpoint *checkpoint.Config
 	store      string
 	retained   int
 }
@@ -55,16 +63,21 @@ func parseConfig(conf *service.ParsedConfig) (config, error) {
 		}
 	}
 	checkpointFromConfig(p, &c)
+	autoCommitFromConfig(p, &c)
 	return c, errors.Join(p.Errs...)
 }
 
 func checkpointFromConfig(p *benthosx.Parser, c *config) {
 	at := func(name string) []string { return []string{fieldCheckpoint, name} }
+	c.store = strings.TrimSpace(p.String(at(fieldStore)...))
 	if !p.Conf.Contains(fieldCheckpoint, fieldInterval) {
-		p.Fail(at(fieldInterval), "required: this version reads with checkpoints only; set it, such as 5s, and checkpoint.store")
+		// Somebody who names a store expects what it is for.
+		if c.store != "" {
+			p.Fail(at(fieldStore), "%q has no effect without checkpoint.interval, which turns checkpoints on; set it, such as 5s, "+
+				"or remove checkpoint.store", c.store)
+		}
 		return
 	}
-	c.store = strings.TrimSpace(p.String(at(fieldStore)...))
 	if c.store == "" {
 		p.Fail(at(fieldStore), "required: the label of the cache that keeps the checkpoints")
 	}
@@ -78,11 +91,11 @@ func checkpointFromConfig(p *benthosx.Parser, c *config) {
 	if mode != exactlyOnce && mode != atLeastOnce {
 		p.Fail(at(fieldMode), "%q is not %s or %s", mode, exactlyOnce, atLeastOnce)
 	}
-	c.checkpoint = checkpoint.Config{
+	c.checkpoint = &checkpoint.Config{
 		AtLeastOnce:       mode == atLeastOnce,
-		Interval:          p.Duration(10*time.Millisecond, at(fieldInterval)...),
+		Interval:          p.Duration(minInterval, at(fieldInterval)...),
 		MinPause:          p.Duration(0, at(fieldMinPause)...),
-		Timeout:           p.Duration(10*time.Millisecond, at(fieldTimeout)...),
+		Timeout:           p.Duration(minInterval, at(fieldTimeout)...),
 		MaxConcurrent:     p.Int(1, at(fieldMaxConcurrent)...),
 		TolerableFailures: p.Int(0, at(fieldTolerableFailures)...),
 		MaxRestarts:       p.Int(-1, at(fieldMaxRestarts)...),
@@ -93,5 +106,29 @@ func checkpointFromConfig(p *benthosx.Parser, c *config) {
 	}
 	if c.checkpoint.MinPause > 0 && c.checkpoint.MaxConcurrent > 1 {
 		p.Fail(at(fieldMinPause), "it means one checkpoint at a time, and checkpoint.max_concurrent is %d", c.checkpoint.MaxConcurrent)
+	}
+}
+
+// autoCommitFromConfig refuses what has no effect, as the lints do: who writes it down relies on it.
+func autoCommitFromConfig(p *benthosx.Parser, c *config) {
+	at := func(name string) []string { return []string{fieldAutoCommit, name} }
+	enabled, every := true, defaultAutoCommit
+	haveEnabled, haveInterval := p.Conf.Contains(at(fieldEnabled)...), p.Conf.Contains(at(fieldInterval)...)
+	if haveEnabled {
+		enabled = p.Bool(at(fieldEnabled)...)
+	}
+	if haveInterval {
+		every = p.Duration(minInterval, at(fieldInterval)...)
+	}
+	switch {
+	case !haveEnabled && !haveInterval:
+	case p.Conf.Contains(fieldCheckpoint, fieldInterval):
+		p.Fail([]string{fieldAutoCommit}, "it contradicts checkpoint.interval: with checkpoints, positions are committed after "+
+			"each of them; remove one of the two")
+	case enabled && strings.TrimSpace(c.reader.Group) == "":
+		p.Fail([]string{fieldAutoCommit}, "there is no group_id to commit to; set it, or remove auto_commit")
+	}
+	if enabled {
+		c.reader.AutoCommit = every
 	}
 }

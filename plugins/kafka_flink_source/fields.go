@@ -22,6 +22,9 @@ const (
 	fieldMetadata       = "metadata"
 	fieldCommitOffsets  = "commit_offsets_on_checkpoint"
 
+	fieldAutoCommit = "auto_commit"
+	fieldEnabled    = "enabled"
+
 	fieldCheckpoint        = "checkpoint"
 	fieldInterval          = "interval"
 	fieldMinPause          = "min_pause"

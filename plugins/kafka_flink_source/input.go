@@ -24,10 +24,10 @@ type input struct {
 	reader   *kafkasource.Reader
 	seat     *checkpoint.Seat
 	messages *messages
-	// check looks at what the source depends on besides its own config.
-	check    func(context.Context) error
-	streamID string
-	tried    bool // to connect
+	// check looks at what the source depends on besides its own config, begin waits until it may read.
+	check, begin func(context.Context) error
+	streamID     string
+	tried        bool // to connect
 }
 
 // newInput parses and declares, and has no other effect: Benthos builds inputs that it never starts.
@@ -43,10 +43,27 @@ func newInput(conf *service.ParsedConfig, res *service.Resources) (service.Batch
 	if err != nil {
 		return nil, err
 	}
+	cfg.reader.StreamID = res.StreamID()
+	cfg.reader.Logger = benthosx.Logger(res)
+	cfg.reader.Metrics = metrics(res.Metrics())
+	in := &input{messages: newMessages(cfg.metadata), streamID: res.StreamID()}
+	if cfg.checkpoint == nil {
+		err = in.declareSolo(res, cfg)
+	} else {
+		err = in.declare(res, cfg)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return in, nil
+}
+
+// declare makes the source one that the stream's coordinator drives.
+func (in *input) declare(res *service.Resources, cfg config) (err error) {
 	var storeID atomic.Value
-	seat, err := benthosx.StreamOf(res).DeclareSource(checkpoint.SourceDeclaration{
+	in.seat, err = benthosx.StreamOf(res).DeclareSource(checkpoint.SourceDeclaration{
 		Key:        benthosx.ComponentKey(res),
-		Checkpoint: &cfg.checkpoint,
+		Checkpoint: cfg.checkpoint,
 		OpenStore: func(ctx context.Context) (checkpoint.Store, error) {
 			store, err := cache.OpenStore(ctx, res, cfg.store, res.StreamID(), cfg.retained)
 			if err != nil {
@@ -57,26 +74,42 @@ func newInput(conf *service.ParsedConfig, res *service.Resources) (service.Batch
 		},
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	cfg.reader.Key = seat.Key()
-	cfg.reader.StreamID = res.StreamID()
+	cfg.reader.Key = in.seat.Key()
 	cfg.reader.StoreID = func() string { id, _ := storeID.Load().(string); return id }
-	cfg.reader.Logger = benthosx.Logger(res)
-	cfg.reader.Metrics = metrics(res.Metrics())
-	reader, err := kafkasource.New(cfg.reader, seat)
-	if err != nil {
-		return nil, err
+	in.check = func(ctx context.Context) error {
+		if err := benthosx.RequireTopology(res, in.seat.Incarnation()); err != nil {
+			return err
+		}
+		return cache.CheckStore(ctx, res, cfg.store)
 	}
-	return &input{
-		reader: reader, seat: seat, messages: newMessages(cfg.metadata), streamID: res.StreamID(),
-		check: func(ctx context.Context) error {
-			if err := benthosx.RequireTopology(res, seat.Incarnation()); err != nil {
-				return err
-			}
-			return cache.CheckStore(ctx, res, cfg.store)
-		},
-	}, nil
+	in.begin = func(ctx context.Context) error { return in.seat.JoinSource(ctx, in.reader) }
+	in.reader, err = kafkasource.New(cfg.reader, in.seat)
+	return err
+}
+
+// declareSolo makes the source one that goes by its acknowledgements alone. It is declared too: the sinks of the stream
+// ask whether its sources have checkpoints.
+func (in *input) declareSolo(res *service.Resources, cfg config) (err error) {
+	in.seat, err = benthosx.StreamOf(res).DeclareSource(checkpoint.SourceDeclaration{Key: benthosx.ComponentKey(res)})
+	if err != nil {
+		return err
+	}
+	cfg.reader.Key = in.seat.Key()
+	reader, solo, err := kafkasource.NewSolo(cfg.reader, in.seat)
+	if err != nil {
+		return err
+	}
+	in.reader = reader
+	in.check = func(context.Context) error { return nil } // it may stand anywhere
+	in.begin = func(ctx context.Context) error {
+		if err := in.seat.JoinSource(ctx, reader); err != nil {
+			return err
+		}
+		return solo.Begin(ctx)
+	}
+	return nil
 }
 
 // metrics are the source's own; Benthos counts what is received.
@@ -91,10 +124,12 @@ func metrics(m *service.Metrics) kafkasource.Metrics {
 		RestoredOutOfRange: counter("kafka_source_restored_out_of_range_partitions"),
 		SkippedOffsets:     counter("kafka_source_skipped_offsets"),
 		NackedRecords:      counter("kafka_source_nacked_records"),
+		Rewinds:            counter("kafka_source_rewinds"),
 	}
 }
 
-// Connect reaches the cluster, then waits until the stream has recovered and says where to begin.
+// Connect reaches the cluster, then waits until the stream has recovered and says where to begin, or without checkpoints
+// finds that out by itself.
 func (in *input) Connect(ctx context.Context) error {
 	if in.tried {
 		if err := benthosx.Wait(ctx, in.seat, reconnectWait); err != nil {
@@ -110,7 +145,7 @@ func (in *input) Connect(ctx context.Context) error {
 		in.seat.Fatal(err) // Rule 13: what the cluster refuses it will refuse again.
 	}
 	if err == nil {
-		err = in.seat.JoinSource(ctx, in.reader)
+		err = in.begin(ctx)
 	}
 	return benthosx.Connected(in.seat, in.streamID, err)
 }
@@ -131,7 +166,7 @@ func (in *input) ReadBatch(ctx context.Context) (service.MessageBatch, service.A
 	return in.messages.build(batch.Tag, batch.Records), ack, nil
 }
 
-// next returns ErrNotConnected where the stream has failed: what would be read now no checkpoint would hold.
+// next returns ErrNotConnected where the stream has failed: what would be read now would be for nothing.
 func (in *input) next(ctx context.Context) (kafkasource.Batch, error) {
 	nextCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -143,7 +178,8 @@ func (in *input) next(ctx context.Context) (kafkasource.Batch, error) {
 	return batch, err
 }
 
-// Close runs the last checkpoint, if this is a graceful stop: the output is still alive.
+// Close runs the last checkpoint, if this is a graceful stop: the output is still alive. Without checkpoints it commits
+// what is acknowledged.
 func (in *input) Close(ctx context.Context) error {
 	defer benthosx.Closed()
 	return in.reader.Close(ctx)

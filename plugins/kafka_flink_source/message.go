@@ -73,7 +73,7 @@ func newMessages(listed []string) *messages {
 }
 
 // build makes a message of each record, with the tag in one context for the whole batch: it is the one value that every
-// processor keeps (rule 8).
+// processor keeps (rule 8). The tag of a source without checkpoints names no stream, and so means nothing to any sink.
 func (m *messages) build(tag checkpoint.Tag, records []*kgo.Record) service.MessageBatch {
 	ctx := checkpoint.WithTag(context.Background(), tag)
 	batch := make(service.MessageBatch, len(records))

@@ -40,13 +40,15 @@ func spec() *service.ConfigSpec {
 				readCommitted:   "Only records outside of transactions and in committed ones. For topics that are written with transactions.",
 			}).Default(readUncommitted).Description("Which records of transactional topics are read."),
 			metadataField(),
+			autoCommitField(),
 			checkpointField(),
 			benthosx.BoolField(fieldCommitOffsets, fieldCommitOffsets, true,
-				"Whether the positions of every completed checkpoint are committed to the consumer group, true or false. What is "+
+				"With checkpoints: whether the positions of every completed one are committed to the consumer group, true or false. What is "+
 					"delivered never depends on them."),
 		).
 		LintRule(wholeRule).
 		Example("Copy a topic exactly once", "What consumers with `isolation.level=read_committed` see of the copy has no gaps and no repeats, whenever the process is killed.", benthosx.ExampleCopy).
+		Example("Read without checkpoints", "Goes on from the group's offsets, which are committed once a second up to where every record is acknowledged. After a crash records may come again, and none is lost.", exampleSolo).
 		Example("Read what there is, then end", "Reads the topic up to its present end and ends the process. Restarted halfway, it goes on to the same end.", exampleBounded)
 }
 
@@ -54,17 +56,37 @@ func spec() *service.ConfigSpec {
 const wholeRule = `
 let cp = this.checkpoint.or({})
 let startup = this.startup.or({})
+let auto = this.auto_commit.or({})
+let group = this.group_id.or("").string().trim()
+let defaults = {
+  "mode": "exactly-once", "store": "", "min_pause": "0s", "timeout": "10m", "max_concurrent": 1, "tolerable_failures": 0, "retained": 2,
+  "on_stop": "retain", "max_restarts": -1, "allow_non_restored_state": false, "on_restore_out_of_range": "fail"
+}
+let idle = $cp.key_values().filter(kv -> $defaults.exists(kv.key) && $defaults.get(kv.key) != kv.value).map_each(kv -> "checkpoint." + kv.key).sort()
+let idle = $idle.concat(if $startup.ignore_missing_state.or(false) == true { ["startup.ignore_missing_state"] } else { [] })
+let idle = $idle.concat(if this.commit_offsets_on_checkpoint.or(true) == false { ["commit_offsets_on_checkpoint"] } else { [] })
 root = [
-  if $startup.mode.or("group-offsets").string().lowercase() == "group-offsets" && this.group_id.or("").string().trim() == "" {
+  if $startup.mode.or("group-offsets").string().lowercase() == "group-offsets" && $group == "" {
     "startup.mode is group-offsets (the default), which needs group_id; set group_id, or startup.mode to earliest-offset or latest-offset"
   },
   if this.topics.or([]).length() == 0 {
     "topics names no topic"
   },
-  if !$cp.exists("interval") {
-    "checkpoint.interval is required: this version reads with checkpoints only; set checkpoint.interval, such as 5s, and checkpoint.store"
-  } else if $cp.store.or("").string().trim() == "" {
+  if $cp.exists("interval") && $cp.store.or("").string().trim() == "" {
     "checkpoint.store is required: the label of the cache that keeps the checkpoints, one of pebble, checkpoint_file or checkpoint_memory"
+  },
+  if !$cp.exists("interval") && $idle.length() > 0 {
+    "%v %v no effect without checkpoint.interval, which turns checkpoints on; set checkpoint.interval, such as 5s, or remove %v".format($idle.join(", "), if $idle.length() == 1 { "has" } else { "have" }, if $idle.length() == 1 { "it" } else { "them" })
+  },
+  if $cp.exists("interval") && ($auto.exists("enabled") || $auto.exists("interval")) {
+    "auto_commit and checkpoint.interval contradict each other: with checkpoints, positions are committed after each of them (commit_offsets_on_checkpoint); remove auto_commit, or checkpoint.interval to read without checkpoints"
+  },
+  if !$cp.exists("interval") && $group == "" && $auto.exists("interval") {
+    "auto_commit.interval has no effect without group_id: there is no consumer group to commit to; set group_id, or remove auto_commit"
+  } else if !$cp.exists("interval") && $group == "" && $auto.enabled.or(false) == true {
+    "auto_commit.enabled is true, and there is no group_id to commit to; set group_id, or remove auto_commit"
+  } else if !$cp.exists("interval") && $auto.enabled.or(true) == false && $auto.exists("interval") {
+    "auto_commit.interval has no effect with auto_commit.enabled: false; remove one of them"
   },
   if $cp.min_pause.or("0s").string().parse_duration().catch(0) > 0 && $cp.max_concurrent.or(1).number().catch(1) > 1 {
     "checkpoint.min_pause and checkpoint.max_concurrent above 1 contradict each other: a pause after a checkpoint means that there is one at a time"
@@ -141,14 +163,25 @@ func toAny(list []string) []any {
 	return out
 }
 
+func autoCommitField() *service.ConfigField {
+	path := func(name string) string { return fieldAutoCommit + "." + name }
+	return service.NewObjectField(fieldAutoCommit,
+		// Neither has a default that Benthos knows, or no rule could tell that it is set where it has no effect.
+		benthosx.OptionalBoolField(path(fieldEnabled), fieldEnabled,
+			"Whether positions are committed to `group_id`, by Kafka's `enable.auto.commit`. Default: true where there is a group; without one nothing is committed."),
+		benthosx.DurationField(path(fieldInterval), fieldInterval, minInterval.String(),
+			"How often, by Kafka's `auto.commit.interval.ms`. Default: 5s. After a crash what came since the last commit is read again.").Optional().Example("1s"),
+	).Description("Commits to the consumer group while there are no checkpoints (`checkpoint.interval` is unset). Committed is, for each partition, the offset up to which every record is acknowledged.")
+}
+
 func checkpointField() *service.ConfigField {
 	path := func(name string) string { return fieldCheckpoint + "." + name }
 	return service.NewObjectField(fieldCheckpoint,
 		benthosx.DurationField(path(fieldInterval), fieldInterval, "10ms",
 			"The time from the start of one checkpoint to the start of the next. With an exactly-once sink it is also how often "+
-				"records become visible to read_committed consumers. Required in this version.").Optional().Example("5s"),
+				"records become visible to read_committed consumers. Unset: there are no checkpoints.").Optional().Example("5s"),
 		service.NewStringField(fieldStore).Default("").
-			Description("The label of the cache that keeps the checkpoints: `pebble`, `checkpoint_file`, or for trying things out `checkpoint_memory`. Required.").
+			Description("The label of the cache that keeps the checkpoints: `pebble`, `checkpoint_file`, or for trying things out `checkpoint_memory`. Required with `checkpoint.interval`.").
 			Example("state"),
 		service.NewStringAnnotatedEnumField(fieldMode, map[string]string{
 			exactlyOnce: "With an exactly-once sink nothing is lost and nothing is visible twice.",
@@ -180,6 +213,21 @@ func checkpointField() *service.ConfigField {
 			Description("What happens when a partition no longer has the position of the checkpoint. `startup.offset_reset` never applies to it.").Advanced(),
 	).Description("Checkpoints: the positions from which a restarted or failed stream goes on, together with the transactions of the sink.")
 }
+
+const exampleSolo = `
+input:
+  kafka_flink_source:
+    bootstrap_servers: [ "localhost:9092" ]
+    topics: [ orders ]
+    group_id: orders-archive
+    startup: { mode: group-offsets, offset_reset: earliest }
+    auto_commit: { interval: 1s }
+
+output:
+  file:
+    path: ./orders.jsonl
+    codec: lines
+`
 
 const exampleBounded = `
 input:

@@ -64,6 +64,11 @@ func TestBadInput(t *testing.T) {
 		return strings.Replace(minimal, old, replacement, 1)
 	}
 	checkpointed := func(more string) string { return with("store: state }", "store: state, "+more+" }") }
+	// solo has no checkpoints, and nobody's no group either.
+	solo := func(more string) string { return with("checkpoint: { interval: 5s, store: state }", more) }
+	nobody := func(more string) string {
+		return strings.Replace(solo(more), "group_id: g", "startup: { mode: earliest-offset }", 1)
+	}
 	for name, tc := range map[string]struct{ yaml, lint, err string }{
 		"unknown field": {with("", "topic: orders"), "field topic not recognised", ""},
 		"no topics":     {with("topics: [ orders ]\n", ""), "topics names no topic", "topics"},
@@ -75,36 +80,46 @@ func TestBadInput(t *testing.T) {
 		"no port":       {with("localhost:9092", "localhost"), `"localhost" is not host:port`, `"localhost" has no port`},
 		"group-offsets without a group": {with("group_id: g\n", ""),
 			"startup.mode is group-offsets (the default), which needs group_id", "needs group_id"},
-		"unknown start mode":    {with("", "startup: { mode: earliest }"), "value earliest is not a valid option", `startup.mode: "earliest"`},
-		"unknown reset":         {with("", "startup: { offset_reset: first }"), "value first is not a valid option", `startup.offset_reset: "first"`},
-		"unknown bound":         {with("", "bounded: { mode: now }"), "value now is not a valid option", ""},
-		"unknown isolation":     {with("", "isolation_level: dirty"), "value dirty is not a valid option", `isolation_level: "dirty"`},
-		"unknown metadata":      {with("", "metadata: [ topic, colour ]"), `metadata: "colour" is not one of topic, partition`, `metadata: "colour"`},
-		"metadata twice":        {with("", "metadata: [ topic, topic ]"), "metadata lists an item twice", ""},
-		"no checkpoint":         {with("checkpoint: { interval: 5s, store: state }\n", ""), "checkpoint.interval is required", "checkpoint.interval: required"},
-		"no interval":           {with("interval: 5s, ", ""), "checkpoint.interval is required", "checkpoint.interval: required"},
-		"interval, no store":    {with(", store: state", ""), "checkpoint.store is required", "checkpoint.store: required"},
-		"interval in words":     {with("5s", "soon"), `checkpoint.interval: "soon" is not a duration, such as 500ms, 5s or 10m`, `checkpoint.interval: "soon" is not a duration`},
-		"interval, no unit":     {with("5s", "5"), `checkpoint.interval: "5" is not a duration`, `checkpoint.interval: "5" is not a duration`},
-		"interval a list":       {with("5s", "[ 5s ]"), "expected string value", ""},
-		"interval too short":    {with("5s", "1ms"), "checkpoint.interval: 1ms is less than 10ms", "1ms is less than 10ms"},
-		"interval negative":     {with("5s", "-5s"), "checkpoint.interval: -5s is less than 10ms", "-5s is less than 10ms"},
-		"timeout in words":      {checkpointed("timeout: never"), `checkpoint.timeout: "never" is not a duration`, `checkpoint.timeout: "never"`},
-		"timeout zero":          {checkpointed("timeout: 0s"), "checkpoint.timeout: 0s is less than 10ms", "0s is less than 10ms"},
-		"min_pause negative":    {checkpointed("min_pause: -1s"), "checkpoint.min_pause: -1s is less than 0s", "-1s is less than 0s"},
-		"pause and concurrent":  {checkpointed("min_pause: 1s, max_concurrent: 2"), "checkpoint.min_pause and checkpoint.max_concurrent above 1 contradict", "checkpoint.min_pause: it means one checkpoint at a time"},
-		"concurrent in words":   {checkpointed("max_concurrent: two"), `checkpoint.max_concurrent: "two" is not a whole number`, "checkpoint.max_concurrent: two is not a whole number"},
-		"concurrent zero":       {checkpointed("max_concurrent: 0"), "checkpoint.max_concurrent: 0 is less than 1", "0 is less than 1"},
-		"concurrent fraction":   {checkpointed("max_concurrent: 1.5"), `checkpoint.max_concurrent: "1.5" is not a whole number`, ""},
-		"tolerable negative":    {checkpointed("tolerable_failures: -1"), "checkpoint.tolerable_failures: -1 is less than 0", "-1 is less than 0"},
-		"retained zero":         {checkpointed("retained: 0"), "checkpoint.retained: 0 is less than 1", "0 is less than 1"},
-		"restarts too low":      {checkpointed("max_restarts: -2"), "checkpoint.max_restarts: -2 is less than -1", "-2 is less than -1"},
-		"unknown mode":          {checkpointed("mode: maybe-once"), "value maybe-once is not a valid option", `checkpoint.mode: "maybe-once"`},
-		"unknown on_stop":       {checkpointed("on_stop: forget"), "value forget is not a valid option", `checkpoint.on_stop: "forget"`},
-		"unknown policy":        {checkpointed("on_restore_out_of_range: latest"), "value latest is not a valid option", ""},
-		"restored in words":     {checkpointed("allow_non_restored_state: perhaps"), `checkpoint.allow_non_restored_state: "perhaps" is neither true nor false`, "checkpoint.allow_non_restored_state: perhaps is neither"},
-		"commit in words":       {with("", "commit_offsets_on_checkpoint: never"), `commit_offsets_on_checkpoint: "never" is neither true nor false`, "commit_offsets_on_checkpoint: never is neither"},
-		"unknown in checkpoint": {checkpointed("intervall: 5s"), "field intervall not recognised", ""},
+		"unknown start mode":                  {with("", "startup: { mode: earliest }"), "value earliest is not a valid option", `startup.mode: "earliest"`},
+		"unknown reset":                       {with("", "startup: { offset_reset: first }"), "value first is not a valid option", `startup.offset_reset: "first"`},
+		"unknown bound":                       {with("", "bounded: { mode: now }"), "value now is not a valid option", ""},
+		"unknown isolation":                   {with("", "isolation_level: dirty"), "value dirty is not a valid option", `isolation_level: "dirty"`},
+		"unknown metadata":                    {with("", "metadata: [ topic, colour ]"), `metadata: "colour" is not one of topic, partition`, `metadata: "colour"`},
+		"metadata twice":                      {with("", "metadata: [ topic, topic ]"), "metadata lists an item twice", ""},
+		"no interval":                         {with("interval: 5s, ", ""), "checkpoint.store has no effect without checkpoint.interval", `checkpoint.store: "state" has no effect without checkpoint.interval`},
+		"more without interval":               {with("interval: 5s, store: state", "mode: at-least-once, max_concurrent: 2"), "checkpoint.max_concurrent, checkpoint.mode have no effect without checkpoint.interval", ""},
+		"anew without interval":               {solo("startup: { ignore_missing_state: true }"), "startup.ignore_missing_state has no effect without checkpoint.interval", ""},
+		"checkpoint commits without interval": {solo("commit_offsets_on_checkpoint: false"), "commit_offsets_on_checkpoint has no effect without checkpoint.interval", ""},
+		"auto commit with checkpoints":        {with("", "auto_commit: { enabled: false }"), "auto_commit and checkpoint.interval contradict each other", "auto_commit: it contradicts checkpoint.interval"},
+		"auto commit interval, checkpoints":   {with("", "auto_commit: { interval: 1s }"), "auto_commit and checkpoint.interval contradict each other", "auto_commit: it contradicts checkpoint.interval"},
+		"auto commit without a group":         {nobody("auto_commit: { enabled: true }"), "auto_commit.enabled is true, and there is no group_id", "auto_commit: there is no group_id"},
+		"auto commit interval, no group":      {nobody("auto_commit: { interval: 1s }"), "auto_commit.interval has no effect without group_id", "auto_commit: there is no group_id"},
+		"auto commit off, interval":           {solo("auto_commit: { enabled: false, interval: 1s }"), "auto_commit.interval has no effect with auto_commit.enabled: false", ""},
+		"auto commit in words":                {solo("auto_commit: { enabled: often }"), `auto_commit.enabled: "often" is neither true nor false`, "auto_commit.enabled: often is neither"},
+		"auto commit interval in words":       {solo("auto_commit: { interval: often }"), `auto_commit.interval: "often" is not a duration`, `auto_commit.interval: "often"`},
+		"auto commit interval zero":           {solo("auto_commit: { interval: 0s }"), "auto_commit.interval: 0s is less than 10ms", "0s is less than 10ms"},
+		"interval, no store":                  {with(", store: state", ""), "checkpoint.store is required", "checkpoint.store: required"},
+		"interval in words":                   {with("5s", "soon"), `checkpoint.interval: "soon" is not a duration, such as 500ms, 5s or 10m`, `checkpoint.interval: "soon" is not a duration`},
+		"interval, no unit":                   {with("5s", "5"), `checkpoint.interval: "5" is not a duration`, `checkpoint.interval: "5" is not a duration`},
+		"interval a list":                     {with("5s", "[ 5s ]"), "expected string value", ""},
+		"interval too short":                  {with("5s", "1ms"), "checkpoint.interval: 1ms is less than 10ms", "1ms is less than 10ms"},
+		"interval negative":                   {with("5s", "-5s"), "checkpoint.interval: -5s is less than 10ms", "-5s is less than 10ms"},
+		"timeout in words":                    {checkpointed("timeout: never"), `checkpoint.timeout: "never" is not a duration`, `checkpoint.timeout: "never"`},
+		"timeout zero":                        {checkpointed("timeout: 0s"), "checkpoint.timeout: 0s is less than 10ms", "0s is less than 10ms"},
+		"min_pause negative":                  {checkpointed("min_pause: -1s"), "checkpoint.min_pause: -1s is less than 0s", "-1s is less than 0s"},
+		"pause and concurrent":                {checkpointed("min_pause: 1s, max_concurrent: 2"), "checkpoint.min_pause and checkpoint.max_concurrent above 1 contradict", "checkpoint.min_pause: it means one checkpoint at a time"},
+		"concurrent in words":                 {checkpointed("max_concurrent: two"), `checkpoint.max_concurrent: "two" is not a whole number`, "checkpoint.max_concurrent: two is not a whole number"},
+		"concurrent zero":                     {checkpointed("max_concurrent: 0"), "checkpoint.max_concurrent: 0 is less than 1", "0 is less than 1"},
+		"concurrent fraction":                 {checkpointed("max_concurrent: 1.5"), `checkpoint.max_concurrent: "1.5" is not a whole number`, ""},
+		"tolerable negative":                  {checkpointed("tolerable_failures: -1"), "checkpoint.tolerable_failures: -1 is less than 0", "-1 is less than 0"},
+		"retained zero":                       {checkpointed("retained: 0"), "checkpoint.retained: 0 is less than 1", "0 is less than 1"},
+		"restarts too low":                    {checkpointed("max_restarts: -2"), "checkpoint.max_restarts: -2 is less than -1", "-2 is less than -1"},
+		"unknown mode":                        {checkpointed("mode: maybe-once"), "value maybe-once is not a valid option", `checkpoint.mode: "maybe-once"`},
+		"unknown on_stop":                     {checkpointed("on_stop: forget"), "value forget is not a valid option", `checkpoint.on_stop: "forget"`},
+		"unknown policy":                      {checkpointed("on_restore_out_of_range: latest"), "value latest is not a valid option", ""},
+		"restored in words":                   {checkpointed("allow_non_restored_state: perhaps"), `checkpoint.allow_non_restored_state: "perhaps" is neither true nor false`, "checkpoint.allow_non_restored_state: perhaps is neither"},
+		"commit in words":                     {with("", "commit_offsets_on_checkpoint: never"), `commit_offsets_on_checkpoint: "never" is neither true nor false`, "commit_offsets_on_checkpoint: never is neither"},
+		"unknown in checkpoint":               {checkpointed("intervall: 5s"), "field intervall not recognised", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lints := lint(t, tc.yaml)
@@ -147,7 +162,7 @@ func TestDefaultsAreFlinks(t *testing.T) {
 	require.Empty(t, lint(t, minimal))
 	c, err := parse(t, minimal)
 	require.NoError(t, err)
-	require.Equal(t, checkpoint.Config{
+	require.Equal(t, &checkpoint.Config{
 		Interval: 5 * time.Second, Timeout: 10 * time.Minute, MaxConcurrent: 1, MaxRestarts: -1,
 	}, c.checkpoint)
 	require.Equal(t, "state", c.store)
@@ -158,6 +173,30 @@ func TestDefaultsAreFlinks(t *testing.T) {
 	require.Equal(t, offsets.FailOutOfRange, c.reader.Restore.Policy)
 	require.False(t, c.reader.ReadCommitted)
 	require.True(t, c.reader.CommitOffsets)
+}
+
+func TestWithoutCheckpointsPositionsAreCommittedOnATimer(t *testing.T) {
+	const base = "bootstrap_servers: [ \"localhost:9092\" ]\ntopics: [ orders ]\n"
+	const group = base + "group_id: g\n"
+	for name, tc := range map[string]struct {
+		yaml string
+		want time.Duration
+	}{
+		"by default":           {group, 5 * time.Second},
+		"interval of its own":  {group + "auto_commit: { interval: 250ms }", 250 * time.Millisecond},
+		"switched on":          {group + "auto_commit: { enabled: true }", 5 * time.Second},
+		"switched off":         {group + "auto_commit: { enabled: false }", 0},
+		"off, without a group": {base + "startup: { mode: earliest-offset }\nauto_commit: { enabled: false }", 0},
+		"checkpoint, empty":    {group + "checkpoint: {}", 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Empty(t, lint(t, tc.yaml))
+			c, err := parse(t, tc.yaml)
+			require.NoError(t, err)
+			require.Nil(t, c.checkpoint)
+			require.Equal(t, tc.want, c.reader.AutoCommit)
+		})
+	}
 }
 
 func TestEveryFieldReachesTheConfig(t *testing.T) {
@@ -188,7 +227,7 @@ checkpoint:
 	require.Empty(t, lint(t, yaml))
 	c, err := parse(t, yaml)
 	require.NoError(t, err)
-	require.Equal(t, checkpoint.Config{
+	require.Equal(t, &checkpoint.Config{
 		Interval: time.Second, MinPause: 2 * time.Second, Timeout: 3 * time.Second, MaxConcurrent: 1, TolerableFailures: 4,
 		MaxRestarts: 6, AllowNonRestored: true, DeleteOnStop: true, IgnoreMissingState: true, AtLeastOnce: true,
 	}, c.checkpoint)

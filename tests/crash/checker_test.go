@@ -99,15 +99,17 @@ func TestOrderOfRecordsWithoutAKeyCountsOnlyWhereNoneIsWrittenTwice(t *testing.T
 	for _, tc := range []struct {
 		history    string
 		keyedOrder bool
+		noOrder    bool
 		want       int64
 	}{
-		{"0:8>0 0:7>0", false, 1}, // record 7 has no key, records 8 and 9 have one
-		{"0:8>0 0:7>0", true, 0},
-		{"0:8>0 0:7>0 0:9>0", true, 0},
-		{"0:9>0 0:8>0", true, 1},
+		{"0:8>0 0:7>0", false, false, 1}, // record 7 has no key, records 8 and 9 have one
+		{"0:8>0 0:7>0", true, false, 0},
+		{"0:8>0 0:7>0 0:9>0", true, false, 0},
+		{"0:9>0 0:8>0", true, false, 1},
+		{"0:9>0 0:8>0", false, true, 0},
 	} {
 		c := newChecker(1, original, all)
-		c.keyedOrder = tc.keyedOrder
+		c.keyedOrder, c.noOrder = tc.keyedOrder, tc.noOrder
 		for _, r := range history(tc.history) {
 			c.see(r)
 		}
@@ -130,18 +132,21 @@ func TestGroupOffsetIsToBeTheEdgeOfWhatHasCome(t *testing.T) {
 		history string
 		wanted  func(int64) bool
 		offset  int64
+		behind  bool
 		want    string
 	}{
-		{"0:0>0 0:1>0", all, 2, ""},
-		{"", all, 0, ""},
-		{"0:0>0 0:1>0", all, 1, "record 1 has come"},
-		{"0:0>0 0:1>0", all, 3, "record 2 has not come"},
-		{"0:1>0", all, 2, "record 0 has not come"},
-		{"0:0>0", notOne, 1, ""},
-		{"0:0>0", notOne, 2, ""},
-		{"0:0>0", notOne, 3, "record 2 has not come"},
+		{"0:0>0 0:1>0", all, 2, false, ""},
+		{"", all, 0, false, ""},
+		{"0:0>0 0:1>0", all, 1, false, "record 1 has come"},
+		{"0:0>0 0:1>0", all, 1, true, ""},
+		{"0:0>0 0:1>0", all, 3, true, "record 2 has not come"},
+		{"0:1>0", all, 2, false, "record 0 has not come"},
+		{"0:0>0", notOne, 1, false, ""},
+		{"0:0>0", notOne, 2, false, ""},
+		{"0:0>0", notOne, 3, false, "record 2 has not come"},
 	} {
 		c := newChecker(1, original, tc.wanted)
+		c.behind = tc.behind
 		for _, r := range history(tc.history) {
 			c.see(r)
 		}

@@ -18,6 +18,10 @@ type scenario struct {
 	// usual one; checkpoint and sink are added to the source's and the sink's settings; processors is what stands in
 	// between.
 	store, startup, checkpoint, sink, processors string
+	// solo are the source's settings where it has no checkpoints; store and checkpoint are empty then.
+	solo string
+	// threads is how many run the processors, 0 for one. With more records come out in any order.
+	threads int
 	// wanted tells which records come out; nil: all.
 	wanted func(n int64) bool
 	// refusing is set where a message that a processor has failed is to be nacked.
@@ -36,6 +40,7 @@ const (
     delivery_guarantee: exactly-once
     transactional_id_prefix: {{ .Prefix }}`
 	everySome = `interval: 100ms`
+	fromGroup = `{ mode: group-offsets, offset_reset: earliest }`
 	// asIs passes every byte through Benthos's mapping language.
 	asIs = `
     - mapping: root = content()`
@@ -64,6 +69,22 @@ var scenarios = []scenario{
 	},
 	{name: "at-least-once", store: pebbleStore, checkpoint: everySome + "\n      mode: at-least-once", processors: asIs, repeats: true, sink: `
     delivery_guarantee: at-least-once`},
+	{
+		// Positions are in the consumer group alone, and are behind by up to the interval.
+		name: "uncheckpointed", startup: fromGroup, solo: "auto_commit: { interval: 200ms }", processors: asIs, repeats: true,
+		sink: `
+    delivery_guarantee: at-least-once`,
+	},
+	{
+		// Acknowledgements come in any order, some say no, and the broker dies too.
+		name: "uncheckpointed-parallel", startup: fromGroup, solo: "auto_commit: { interval: 200ms }", repeats: true, threads: 4,
+		refusing: true, brokerToo: true,
+		processors: `
+    - mapping: 'root = if random_int(max: 19999) == 0 { throw("refused now and then") } else { content() }'`,
+		sink: `
+    delivery_guarantee: at-least-once
+    max_in_flight: 16`,
+	},
 	{name: "broker", store: pebbleStore, checkpoint: everySome, sink: exactlyOnce, processors: asIs, brokerToo: true},
 }
 
@@ -135,22 +156,15 @@ http: { enabled: false }
 logger: { level: INFO, add_timestamp: true }
 shutdown_timeout: 30s
 
-cache_resources:
-  - label: state
-    %s
-
-input:
+%sinput:
   kafka_flink_source:
     bootstrap_servers: [ "{{ .Bootstrap }}" ]
     topics: [ {{ .In }} ]
     group_id: {{ .Group }}
     startup: %s
-    checkpoint:
-      store: state
-      %s
-
+%s
 pipeline:
-  threads: 1
+  threads: %d
   processors: %s
 
 output:%s
@@ -175,7 +189,12 @@ func (s scenario) config(n names) ([]byte, error) {
 	if startup == "" {
 		startup = "{ mode: earliest-offset }"
 	}
-	text := fmt.Sprintf(configText, s.store, startup, s.checkpoint, s.processors, s.output())
+	caches, how := "", "    "+s.solo+"\n"
+	if s.solo == "" {
+		caches = "cache_resources:\n  - label: state\n    " + s.store + "\n\n"
+		how = "    checkpoint:\n      store: state\n      " + s.checkpoint + "\n"
+	}
+	text := fmt.Sprintf(configText, caches, startup, how, max(1, s.threads), s.processors, s.output())
 	parsed, err := template.New(s.name).Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("parsing the config of scenario %s: %w", s.name, err)

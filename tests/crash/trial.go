@@ -72,7 +72,8 @@ func newTrial(s scenario, n names, cluster *realkafka.Cluster, binary string, rn
 		return nil, err
 	}
 	tr.checker = newChecker(partitions, tr.producer.record, s.comesOut)
-	tr.checker.keyedOrder = s.repeats
+	tr.checker.keyedOrder, tr.checker.noOrder = s.repeats, s.threads > 1
+	tr.checker.behind = s.solo != "" && (s.refusing || s.brokerToo)
 	return tr, nil
 }
 
