@@ -34,6 +34,8 @@ func TestWrongConfigsAreRefusedByTheirField(t *testing.T) {
 		"no topics":                    {"topics: [ in ]", "topics: []", "topics names no topic"},
 		"interval in words":            {"interval: 100ms", "interval: often", `checkpoint.interval: "often" is not a duration`},
 		"no store":                     {"store: state", "timeout: 1s", "checkpoint.store is required"},
+		"store without interval":       {"interval: 100ms\n      ", "", "checkpoint.store has no effect without checkpoint.interval"},
+		"auto commit and checkpoints":  {"group_id: job", "group_id: job\n    auto_commit: { interval: 1s }", "auto_commit and checkpoint.interval contradict each other"},
 		"no prefix":                    {"    transactional_id_prefix: job\n", "", "transactional_id_prefix is required with delivery_guarantee: exactly-once"},
 		"transaction timeout in words": {"topic: out", "topic: out\n    transactions: { timeout: long }", `transactions.timeout: "long" is not a duration`},
 	} {
