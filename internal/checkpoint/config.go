@@ -124,3 +124,7 @@ func checkBuild(seats []*Seat) (*Config, error) {
 	}
 	return cfg, nil
 }
+
+// StartAnew is the way out that errors name where a checkpoint cannot be used and the user may want to begin as on the
+// first day. An empty store alone would be refused where the cluster still knows of the earlier run.
+const StartAnew = "start with an empty state store and startup.ignore_missing_state: true"

@@ -35,8 +35,8 @@ func (s *Sink) sameCluster(restored, what string) error {
 		return nil
 	}
 	return fmt.Errorf("the newest checkpoint record holds %s of cluster %q, but `bootstrap_servers` leads to cluster %q: "+
-		"correct `bootstrap_servers`, or begin with an empty state store if the sink was moved on purpose",
-		what, restored, s.clusterID)
+		"correct `bootstrap_servers`, or, if the sink was moved on purpose, %s",
+		what, restored, s.clusterID, checkpoint.StartAnew)
 }
 
 func topics(c checkpoint.Committable) string {

@@ -293,7 +293,12 @@ func (b *broker) endOffset(topic string, partition int32) int64 {
 // awaitEnd waits for the markers of ended transactions, which the coordinator writes after it has answered.
 func (b *broker) awaitEnd(topic string, end int64) {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool { return b.endOffset(topic, 0) == end }, patience, 10*time.Millisecond)
+	require.Eventually(b.t, func() bool {
+		// A topic that is new may be missing in the first answers.
+		listed, err := b.admin.ListEndOffsets(b.t.Context(), topic)
+		o, ok := listed.Lookup(topic, 0)
+		return err == nil && ok && o.Err == nil && o.Offset == end
+	}, patience, 10*time.Millisecond)
 }
 
 // committed are the group's committed offsets of a topic, by partition.

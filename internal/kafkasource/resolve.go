@@ -26,13 +26,13 @@ const (
 func (r *Reader) Verify(ctx context.Context, restored checkpoint.SourceState) error {
 	if restored.ClusterID != "" && r.clusterID != "" && restored.ClusterID != r.clusterID {
 		return fmt.Errorf("verifying the checkpoint of %s: its positions belong to cluster %q, and bootstrap_servers [%s] "+
-			"lead to cluster %q; point bootstrap_servers at the old cluster, or start with an empty checkpoint store",
-			r.cfg.Key, restored.ClusterID, strings.Join(r.cfg.Connection.BootstrapServers, ", "), r.clusterID)
+			"lead to cluster %q; point bootstrap_servers at the old cluster, or %s", r.cfg.Key, restored.ClusterID,
+			strings.Join(r.cfg.Connection.BootstrapServers, ", "), r.clusterID, checkpoint.StartAnew)
 	}
 	if restored.Parallelism != r.cfg.Share.Parallelism || restored.Index != r.cfg.Share.Index {
 		return fmt.Errorf("verifying the checkpoint of %s: it was written with parallelism %d and index %d, and the config "+
-			"has parallelism %d and index %d; change them back, or start with an empty checkpoint store",
-			r.cfg.Key, restored.Parallelism, restored.Index, r.cfg.Share.Parallelism, r.cfg.Share.Index)
+			"has parallelism %d and index %d; change them back, or %s", r.cfg.Key, restored.Parallelism, restored.Index,
+			r.cfg.Share.Parallelism, r.cfg.Share.Index, checkpoint.StartAnew)
 	}
 	topics, err := r.subscribedTopics(ctx)
 	if err != nil {

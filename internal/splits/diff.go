@@ -83,8 +83,8 @@ type RecreatedError struct{ Recreation }
 
 func (e *RecreatedError) Error() string {
 	return fmt.Sprintf("topic %q was deleted and created again (its id was %s and is %s): the positions kept for it mean "+
-		"nothing in the new topic; to read the new topic from its start-up mode, start with an empty checkpoint store, or "+
-		"under another component label", e.Topic, hex.EncodeToString(e.Was[:]), hex.EncodeToString(e.Now[:]))
+		"nothing in the new topic; to read the new topic from its start-up mode, %s, or give the component another label",
+		e.Topic, hex.EncodeToString(e.Was[:]), hex.EncodeToString(e.Now[:]), checkpoint.StartAnew)
 }
 
 // VanishedError says that partitions which are being read are gone.

@@ -227,6 +227,7 @@ func TestAtEachTransactionVersion(t *testing.T) {
 			t.Run("pool", func(t *testing.T) { sealsAndCommits(t, b) })
 			t.Run("abort", func(t *testing.T) { ownerAbortsWhatIsOpen(t, b) })
 			t.Run("sleeper", func(t *testing.T) { sleeperTakesNothingBack(t, b) })
+			t.Run("traces", func(t *testing.T) { tracesAreOpenTransactions(t, b) })
 			t.Run("timeouts", func(t *testing.T) { timeoutIsTheBrokersMaximumUnlessSet(t, b, limit) })
 			if level == 0 {
 				t.Run("version 5 wedges", func(t *testing.T) { version5Wedges(t, b) })
