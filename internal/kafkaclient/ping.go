@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strconv"
 	"strings"
@@ -52,11 +53,13 @@ func (e *UnreachableError) Unwrap() []error { return e.Errs }
 
 // Ping returns the cluster's id after making sure that a bootstrap server and at least one broker, at the address it
 // advertises, answer. The id is empty where the cluster has none. Its error names the addresses and the likely causes.
-func Ping(ctx context.Context, cl *kgo.Client) (clusterID string, err error) {
+// It says in the log what it waits for where that takes long.
+func Ping(ctx context.Context, cl *kgo.Client, log *slog.Logger) (clusterID string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 
-	seeds, _ := cl.OptValue(kgo.SeedBrokers).([]string)
+	seeds := Bootstrap(cl)
+	defer Slow(log, seeds, "a first answer of the cluster")()
 	errs, ok := firstAnswer(ctx, cl.SeedBrokers())
 	if !ok {
 		return "", &UnreachableError{Bootstrap: seeds, Errs: errs}
@@ -84,6 +87,12 @@ func Ping(ctx context.Context, cl *kgo.Client) (clusterID string, err error) {
 		clusterID = *meta.ClusterID
 	}
 	return clusterID, nil
+}
+
+// Bootstrap are the bootstrap servers that a client was made with.
+func Bootstrap(cl *kgo.Client) []string {
+	seeds, _ := cl.OptValue(kgo.SeedBrokers).([]string)
+	return seeds
 }
 
 func metadataRequest() *kmsg.MetadataRequest {

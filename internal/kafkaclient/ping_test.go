@@ -34,14 +34,14 @@ func TestPingReturnsTheClusterIDAlsoWhereOneBootstrapServerIsAway(t *testing.T) 
 	c, err := kfake.NewCluster(kfake.NumBrokers(2), kfake.ClusterID("the-cluster"))
 	require.NoError(t, err)
 	defer c.Close()
-	id, err := Ping(t.Context(), newClient(t, closedPort(t), c.ListenAddrs()[0]))
+	id, err := Ping(t.Context(), newClient(t, closedPort(t), c.ListenAddrs()[0]), slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	require.Equal(t, "the-cluster", id)
 }
 
 func TestPingNamesEveryBootstrapServerThatDoesNotAnswer(t *testing.T) {
 	a, b := closedPort(t), closedPort(t)
-	_, err := Ping(t.Context(), newClient(t, a, b))
+	_, err := Ping(t.Context(), newClient(t, a, b), slog.New(slog.DiscardHandler))
 	require.ErrorContains(t, err, "none of bootstrap_servers ["+a+", "+b+"] answered")
 	require.ErrorContains(t, err, a+": ")
 	require.ErrorContains(t, err, "nothing listens at this address")
@@ -65,7 +65,7 @@ func TestPingNamesAdvertisedAddressesThatCannotBeReached(t *testing.T) {
 		resp.Brokers = append(resp.Brokers, broker)
 		return resp, nil, true
 	})
-	_, err = Ping(t.Context(), newClient(t, c.ListenAddrs()[0]))
+	_, err = Ping(t.Context(), newClient(t, c.ListenAddrs()[0]), slog.New(slog.DiscardHandler))
 	require.ErrorContains(t, err, "advertised.listeners")
 	require.ErrorContains(t, err, wrong)
 	require.ErrorContains(t, err, c.ListenAddrs()[0])

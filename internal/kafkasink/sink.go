@@ -69,7 +69,7 @@ func (s *Sink) Connect(ctx context.Context) (clusterID string, err error) {
 			return "", err
 		}
 	}
-	if s.clusterID, err = kafkaclient.Ping(ctx, s.broker.Client()); err != nil {
+	if s.clusterID, err = kafkaclient.Ping(ctx, s.broker.Client(), s.cfg.Log); err != nil {
 		return "", err
 	}
 	if err := s.findTopics(ctx); err != nil {
@@ -92,6 +92,8 @@ func (s *Sink) findTopics(ctx context.Context) error {
 	if len(s.cfg.Topics) == 0 {
 		return nil
 	}
+	topics := strings.Join(s.cfg.Topics, ", ")
+	defer kafkaclient.Slow(s.cfg.Log, kafkaclient.Bootstrap(s.broker.Client()), "a look at topics "+topics)()
 	req := kmsg.NewPtrMetadataRequest()
 	for _, name := range s.cfg.Topics {
 		topic := kmsg.NewMetadataRequestTopic()
@@ -100,7 +102,7 @@ func (s *Sink) findTopics(ctx context.Context) error {
 	}
 	resp, err := req.RequestWith(ctx, s.broker.Client())
 	if err != nil {
-		return fmt.Errorf("looking up topics %s: %w", strings.Join(s.cfg.Topics, ", "), kafkaclient.WithCause(err))
+		return fmt.Errorf("looking up topics %s: %w", topics, kafkaclient.WithCause(err))
 	}
 	for _, t := range resp.Topics {
 		err := kerr.ErrorForCode(t.ErrorCode)

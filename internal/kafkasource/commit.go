@@ -33,7 +33,7 @@ func (r *Reader) CommitOffsets(ctx context.Context, positions checkpoint.SourceS
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.stopped, cancel)()
-	err := retry(ctx, r.log, fmt.Sprintf("committing offsets to group %q", r.cfg.Group), func(ctx context.Context) error {
+	err := retry(ctx, r.admin, r.log, fmt.Sprintf("committing offsets to group %q", r.cfg.Group), func(ctx context.Context) error {
 		resp, err := req.RequestWith(ctx, r.admin)
 		if err != nil {
 			return err

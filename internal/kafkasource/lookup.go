@@ -31,7 +31,7 @@ type cluster struct {
 // describe returns those of the topics that exist, always fresh from a broker.
 func (c cluster) describe(ctx context.Context, names []string) ([]splits.Topic, error) {
 	var topics []splits.Topic
-	err := retry(ctx, c.log, "describing topics", func(ctx context.Context) error {
+	err := retry(ctx, c.client, c.log, "describing topics", func(ctx context.Context) error {
 		req := kmsg.NewPtrMetadataRequest()
 		for _, name := range names {
 			rt := kmsg.NewMetadataRequestTopic()
@@ -79,7 +79,7 @@ func (c cluster) Latest(ctx context.Context, parts []splits.Partition) (map[spli
 func (c cluster) list(ctx context.Context, doing string, timestamp int64, parts []splits.Partition,
 ) (map[splits.Partition]offsets.Position, error) {
 	var out map[splits.Partition]offsets.Position
-	err := retry(ctx, c.log, doing, func(ctx context.Context) error {
+	err := retry(ctx, c.client, c.log, doing, func(ctx context.Context) error {
 		req := kmsg.NewPtrListOffsetsRequest()
 		req.ReplicaID = -1
 		for topic, ps := range byTopic(parts) {
@@ -120,7 +120,7 @@ func (c cluster) list(ctx context.Context, doing string, timestamp int64, parts 
 func (c cluster) Committed(ctx context.Context, group string, parts []splits.Partition,
 ) (map[splits.Partition]offsets.Position, error) {
 	out := make(map[splits.Partition]offsets.Position)
-	err := retry(ctx, c.log, fmt.Sprintf("asking for the committed offsets of group %q", group), func(ctx context.Context) error {
+	err := retry(ctx, c.client, c.log, fmt.Sprintf("asking for the committed offsets of group %q", group), func(ctx context.Context) error {
 		resp, err := kadm.NewClient(c.client).FetchOffsets(kadm.RequireStable(ctx), group)
 		if errors.Is(err, kerr.GroupIDNotFound) {
 			return nil // a group that was never used has committed nothing
@@ -156,7 +156,7 @@ func (c cluster) EpochEnds(ctx context.Context, positions map[splits.Partition]o
 	if len(req) == 0 {
 		return ends, nil
 	}
-	err := retry(ctx, c.log, "asking where leader epochs end", func(ctx context.Context) error {
+	err := retry(ctx, c.client, c.log, "asking where leader epochs end", func(ctx context.Context) error {
 		resp, err := kadm.NewClient(c.client).OffsetForLeaderEpoch(ctx, req)
 		if err != nil {
 			return err

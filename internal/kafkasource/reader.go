@@ -103,7 +103,7 @@ func (r *Reader) Connect(ctx context.Context) error {
 			return fmt.Errorf("building the Kafka client: %w", err)
 		}
 	}
-	id, err := kafkaclient.Ping(ctx, r.admin)
+	id, err := kafkaclient.Ping(ctx, r.admin, r.log)
 	if err != nil {
 		return err
 	}

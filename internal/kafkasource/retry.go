@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/tidegate/tidegate/internal/kafkaclient"
 )
 
@@ -22,10 +24,12 @@ var errIncomplete = errors.New("the answer is incomplete; the cluster's metadata
 
 // retry calls do until it succeeds, fails for good, or the context ends: what can be tried again is tried again here, so
 // that an error of a checkpoint.Source is final.
-func retry(ctx context.Context, log *slog.Logger, doing string, do func(context.Context) error) error {
+func retry(ctx context.Context, cl *kgo.Client, log *slog.Logger, doing string, do func(context.Context) error) error {
 	var logged time.Time
 	for wait := retryMin; ; wait = min(2*wait, retryMax) {
+		done := kafkaclient.Slow(log, kafkaclient.Bootstrap(cl), doing)
 		err := do(ctx)
+		done()
 		if err == nil {
 			return nil
 		}

@@ -19,7 +19,7 @@ func (r *Reader) Traces(ctx context.Context) (string, error) {
 		return "", nil
 	}
 	found := ""
-	err := retry(ctx, r.log, fmt.Sprintf("reading the offsets of group %q", r.cfg.Group), func(ctx context.Context) error {
+	err := retry(ctx, r.admin, r.log, fmt.Sprintf("reading the offsets of group %q", r.cfg.Group), func(ctx context.Context) error {
 		resp, err := kadm.NewClient(r.admin).FetchOffsets(ctx, r.cfg.Group)
 		if errors.Is(err, kerr.GroupIDNotFound) {
 			return nil // a group that was never used tells nothing

@@ -12,6 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
+
+	"github.com/tidegate/tidegate/internal/kafkaclient"
 )
 
 // The EndTxn version of clusters whose finalised transaction.version is 2 or more, and that of all others.
@@ -139,7 +141,9 @@ func (b *Broker) persist(ctx context.Context, what string, ask func(context.Cont
 	)
 	wait, began, spoke := shortest, time.Now(), time.Now()
 	for {
+		done := kafkaclient.Slow(b.log, kafkaclient.Bootstrap(b.current), what)
 		err := ask(ctx)
+		done()
 		if err == nil || ctx.Err() == nil && !again(err) {
 			return err
 		}

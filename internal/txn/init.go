@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidegate/tidegate/internal/checkpoint"
+	"github.com/tidegate/tidegate/internal/kafkaclient"
 )
 
 const (
@@ -49,6 +50,7 @@ func (b *Broker) Timeouts(ctx context.Context, want time.Duration) (Timeouts, er
 
 // maxTimeout returns transaction.max.timeout.ms, or 0 where the broker does not tell.
 func (b *Broker) maxTimeout(ctx context.Context) (time.Duration, error) {
+	defer kafkaclient.Slow(b.log, kafkaclient.Bootstrap(b.current), "the broker's transaction.max.timeout.ms")()
 	meta := kmsg.NewPtrMetadataRequest()
 	meta.Topics = []kmsg.MetadataRequestTopic{}
 	brokers, err := meta.RequestWith(ctx, b.current)
