@@ -78,10 +78,22 @@ type job struct {
 // start runs a command of the binary on a config.
 func start(t *testing.T, bootstrap, text string, command ...string) *job {
 	t.Helper()
+	return startBinary(t, connect, bootstrap, text, command...)
+}
+
+// startBinary is start with another binary.
+func startBinary(t *testing.T, path, bootstrap, text string, command ...string) *job {
+	t.Helper()
 	dir := t.TempDir()
-	conf := filepath.Join(dir, "job.yaml")
-	require.NoError(t, os.WriteFile(conf, []byte(text), 0o600))
-	cmd := exec.Command(connect, append(command, conf)...)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "job.yaml"), []byte(text), 0o600))
+	return startIn(t, dir, path, bootstrap, append(command, filepath.Join(dir, "job.yaml"))...)
+}
+
+// startIn runs a binary in a folder, which gets its log and its state.
+func startIn(t *testing.T, dir, path, bootstrap string, args ...string) *job {
+	t.Helper()
+	cmd := exec.Command(path, args...)
+	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "BOOTSTRAP="+bootstrap, "STATE_DIR="+filepath.Join(dir, "state"))
 	j := &job{log: filepath.Join(dir, "log")}
 	var err error
