@@ -81,6 +81,11 @@ func (o *output) Connect(ctx context.Context) error {
 		}
 	}
 	o.tried = true
+	// Benthos stops an output by closing what it reads from, and leaves the context of Connect alone until the shutdown
+	// timeout. Nobody needs the connection when the sources have gone.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(o.seat.Life(), cancel)()
 	clusterID, err := o.sink.Connect(ctx)
 	var missing *kafkasink.MissingTopicError
 	switch {

@@ -26,6 +26,8 @@ func TestSilentBrokerIsNamedWithinSeconds(t *testing.T) {
 	require.Contains(t, text, "waiting_for=\"a first answer of the cluster\"")
 	require.Contains(t, text, "path=root.input")
 	require.NotContains(t, text, "none of bootstrap_servers", "the error comes only when it is given up")
+	began = time.Now()
 	j.Signal(syscall.SIGTERM)
 	require.Equal(t, 0, j.end(t), string(j.text(t)))
+	require.Less(t, time.Since(began), 10*time.Second, "a stop waits for no answer: Benthos would force it after 15 s")
 }
