@@ -67,7 +67,7 @@ func AcceptTopology() {
 // turns up.
 func CheckTopology(conf *service.ParsedConfig) error {
 	root := map[string]any{}
-	for _, section := range []string{"input", "buffer", "pipeline", "output", "input_resources", "output_resources"} {
+	for _, section := range []string{"input", "buffer", "pipeline", "output", "input_resources", "processor_resources", "output_resources"} {
 		v, err := conf.FieldAny(section)
 		if err != nil {
 			continue // not in the config
@@ -101,6 +101,14 @@ func plain(v any) (out any, err error) {
 			}
 		}
 		return list, nil
+	case map[string]any:
+		object := make(map[string]any, len(v))
+		for key := range v {
+			if object[key], err = plain(v[key]); err != nil {
+				return nil, err
+			}
+		}
+		return object, nil
 	}
 	return v, nil
 }
@@ -130,6 +138,11 @@ func checkTopology(root map[string]any) (checkpointed bool, refused error) {
 		refuse(p, "a checkpointed kafka_flink_source cannot be part of a sequence yet; run one after the other, or read them "+
 			"at once by a broker")
 	}
+	for _, p := range t.dedupes {
+		refuse(p, "dedupe notes a record before it is delivered, and its cache is not part of a checkpoint: when a failure "+
+			"sends the stream back, records that are read again would count as seen, and be lost; deduplicate in a stream "+
+			"of its own, without checkpoints")
+	}
 	if t.exactlyOnce && len(t.otherInputs) > 0 {
 		refuse(t.otherInputs[0], "an input without checkpoints beside a checkpointed kafka_flink_source, into an exactly-once "+
 			"output: nobody could tell what of it a transaction holds; use a stream of its own, or "+
@@ -142,6 +155,7 @@ func checkTopology(root map[string]any) (checkpointed bool, refused error) {
 type topology struct {
 	checkpointed, exactlyOnce                            bool
 	endless, dynamic, restarting, sequences, otherInputs []string
+	dedupes                                              []string
 }
 
 // containers are inputs that hold inputs.
@@ -184,6 +198,11 @@ func (t *topology) look(key string, v any, path []string) {
 	case "dynamic":
 		if strings.HasPrefix(path[0], "output") {
 			t.dynamic = append(t.dynamic, name)
+		}
+	case "dedupe":
+		// A branch of a workflow may have that name.
+		if _, is := object["cache"].(string); is {
+			t.dedupes = append(t.dedupes, name)
 		}
 	case "read_until":
 		if object["restart_input"] == true {

@@ -40,6 +40,16 @@ func TestTopologyThatCheckpointsCannotHoldIsRefused(t *testing.T) {
 		"a resource output that batches without a period": {
 			"input: { " + source + " }\noutput_resources: [ { label: o, broker: { batching: { count: 9 }, outputs: [] } } ]\n",
 			"output_resources.0.broker.batching"},
+		"a dedupe processor": {
+			"input: { " + source + " }\npipeline: { processors: [ { try: [ { dedupe: { cache: c, key: k } } ] } ] }\n",
+			"pipeline.processors.0.try.0.dedupe: dedupe notes a record before it is delivered"},
+		"a dedupe processor as a resource": {
+			"input: { " + source + " }\nprocessor_resources: [ { label: p, dedupe: { cache: c, key: k } } ]\n",
+			"processor_resources.0.dedupe"},
+		"a dedupe processor without checkpoints": {
+			"input: { kafka_flink_source: {} }\npipeline: { processors: [ { dedupe: { cache: c, key: k } } ] }\n", ""},
+		"a branch that is called dedupe": {
+			"input: { " + source + " }\npipeline: { processors: [ { workflow: { branches: { dedupe: { processors: [] } } } } ] }\n", ""},
 		"processors are no inputs": {
 			"input: { " + source + ", processors: [ { branch: { processors: [ { cache: {} } ] } } ] }\n" + sink, ""},
 	}

@@ -43,18 +43,18 @@ func (f Fence) Total() int64 {
 	return sum
 }
 
-// Observer reads a topic from its beginning as a read_committed consumer. It is for one goroutine.
+// Observer reads topics from their beginning as a read_committed consumer. It is for one goroutine.
 type Observer struct {
 	client    *kgo.Client
-	topic     string
-	positions map[int32]int64
+	topic     string // the first one
+	positions map[string]map[int32]int64
 }
 
-// Observe returns an observer of a topic. Nothing is read before the first Poll.
-func Observe(bootstrap []string, topic string) (*Observer, error) {
+// Observe returns an observer of a topic, and of others beside it. Nothing is read before the first Poll.
+func Observe(bootstrap []string, topic string, more ...string) (*Observer, error) {
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(bootstrap...),
-		kgo.ConsumeTopics(topic),
+		kgo.ConsumeTopics(append(more, topic)...),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		// The markers of commits and aborts are records with offsets. Without them the position would never reach a
@@ -64,7 +64,7 @@ func Observe(bootstrap []string, topic string) (*Observer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading topic %q: %w", topic, err)
 	}
-	return &Observer{client: client, topic: topic, positions: make(map[int32]int64)}, nil
+	return &Observer{client: client, topic: topic, positions: make(map[string]map[int32]int64)}, nil
 }
 
 // Poll waits until committed records or markers are there and hands each record, but no marker, to see. It returns
@@ -72,7 +72,10 @@ func Observe(bootstrap []string, topic string) (*Observer, error) {
 func (o *Observer) Poll(ctx context.Context, see func(*kgo.Record)) error {
 	fetches := o.client.PollFetches(ctx)
 	fetches.EachRecord(func(r *kgo.Record) {
-		o.positions[r.Partition] = r.Offset + 1
+		if o.positions[r.Topic] == nil {
+			o.positions[r.Topic] = make(map[int32]int64)
+		}
+		o.positions[r.Topic][r.Partition] = r.Offset + 1
 		if !r.Attrs.IsControl() {
 			see(r)
 		}
@@ -86,29 +89,34 @@ func (o *Observer) Poll(ctx context.Context, see func(*kgo.Record)) error {
 	return nil
 }
 
-// PollTo polls until the positions have reached the fence. Where the context ends first, the error says which
-// partitions are behind; a transaction that is still open is the usual reason.
+// PollTo polls until the positions in the topic, the first one, have reached the fence. Where the context ends first,
+// the error says which partitions are behind; a transaction that is still open is the usual reason.
 func (o *Observer) PollTo(ctx context.Context, fence Fence, see func(*kgo.Record)) error {
+	return o.PollTopicTo(ctx, o.topic, fence, see)
+}
+
+// PollTopicTo is PollTo for any of the topics.
+func (o *Observer) PollTopicTo(ctx context.Context, topic string, fence Fence, see func(*kgo.Record)) error {
 	for {
-		behind := o.behind(fence)
+		behind := o.behind(topic, fence)
 		if len(behind) == 0 {
 			return nil
 		}
 		if err := o.Poll(ctx, see); err != nil {
 			if errors.Is(err, ctx.Err()) {
 				return fmt.Errorf("reading topic %q to its end: committed records end before it in %v, a transaction may have been left open: %w",
-					o.topic, behind, err)
+					topic, behind, err)
 			}
 			return err
 		}
 	}
 }
 
-// behind lists the partitions whose position is before the fence.
-func (o *Observer) behind(fence Fence) []string {
+// behind lists the partitions of a topic whose position is before the fence.
+func (o *Observer) behind(topic string, fence Fence) []string {
 	var behind []string
 	for p, end := range fence {
-		if at := o.positions[p]; at < end {
+		if at := o.positions[topic][p]; at < end {
 			behind = append(behind, fmt.Sprintf("partition %d at %d of %d", p, at, end))
 		}
 	}

@@ -72,6 +72,66 @@ func TestCloseTellsASoftStopFromAHardOne(t *testing.T) {
 	}
 }
 
+// TestInputThatIsClosedHardHasALastCheckpointIfNothingIsOnItsWay has what read_until does when its check comes true: it
+// closes the source as at a hard stop, with the outputs alive.
+func TestInputThatIsClosedHardHasALastCheckpointIfNothingIsOnItsWay(t *testing.T) {
+	for name, tc := range map[string]struct {
+		emit  int
+		acked []int
+		// asked: the engine has asked for another batch after the last one, so that one was taken.
+		asked    bool
+		hard     bool
+		position int64
+	}{
+		"all acknowledged":                       {emit: 2, acked: []int{0, 1}, asked: true, position: 2},
+		"the last batch was never taken":         {emit: 2, acked: []int{0}, position: 1},
+		"the only batch was never taken":         {emit: 1, position: 0},
+		"the last batch was taken":               {emit: 2, acked: []int{0}, asked: true, hard: true},
+		"a batch before the last is missing":     {emit: 3, acked: []int{0, 2}, asked: true, hard: true},
+		"one is missing, the last was not taken": {emit: 3, acked: []int{0}, hard: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := fakeBroker(t, 1, "a")
+			for range 5 {
+				b.produce("a", 0, "x")
+			}
+			cfg := baseConfig(b.servers, "a")
+			cfg.MaxBatch, cfg.ClosedHard = 1, "read_until"
+			s := newSource(t, cfg)
+			s.resolve(nil)
+			ackCtx, cancel := context.WithCancel(t.Context())
+			batches := make([]Batch, tc.emit)
+			for i := range batches {
+				batches[i] = s.next()
+			}
+			if tc.asked {
+				stopped, stop := context.WithCancel(t.Context())
+				stop() // the soft stop comes first
+				_, err := s.Next(stopped)
+				require.ErrorIs(t, err, context.Canceled)
+			}
+			for _, i := range tc.acked {
+				batches[i].Ack(ackCtx, nil)
+			}
+			cancel()
+			s.seat.onClose = func(ctx context.Context, hard bool) error {
+				if !hard {
+					require.NoError(t, ctx.Err(), "the last checkpoint may take its time")
+					state, err := s.Pause(ctx)
+					require.NoError(t, err)
+					require.Equal(t, []int64{tc.position}, offsetsOf(state))
+				}
+				return nil
+			}
+			require.NoError(t, s.Close(t.Context()))
+			require.Equal(t, tc.hard, receive(t, s.seat.closed, "the decision"))
+			if tc.hard {
+				require.ErrorContains(t, receive(t, s.seat.fatal, "the cause"), "read_until has ended its input")
+			}
+		})
+	}
+}
+
 func TestHardStopDuringTheLastCheckpointEndsIt(t *testing.T) {
 	b := fakeBroker(t, 1, "a")
 	b.produce("a", 0, "x")

@@ -36,6 +36,10 @@ type Config struct {
 	Restore       offsets.Restore
 	ReadCommitted bool
 
+	// ClosedHard names what around the source closes it as at a hard stop, with the outputs alive, when the input is to
+	// end; empty for nothing.
+	ClosedHard string
+
 	// StreamID and StoreID, the state store's uuid, go into the owner mark of committed offsets. StoreID is asked at
 	// each commit, since the store is opened after the source was built; nil for none.
 	StreamID string

@@ -69,8 +69,10 @@ type Reader struct {
 	finished bool
 	closing  bool
 	watching bool
-	// last is the batch that Next returned last.
-	last *emitted
+	// last is the batch that Next returned last, and taken tells whether the engine has asked again since: it does
+	// exactly where some stage has taken that batch.
+	last  *emitted
+	taken bool
 	// ackCtx is the context that acknowledgements come with: the engine ends it at a hard stop, and only then.
 	ackCtx context.Context
 }
@@ -138,6 +140,9 @@ func (r *Reader) await(ctx context.Context, cond func() bool) error {
 // Next returns the next batch, which is never empty. While the coordinator pauses the source, between attempts and at
 // the end of a bounded source it waits. It returns ErrEndOfInput, ErrClosed, or the context's error.
 func (r *Reader) Next(ctx context.Context) (Batch, error) {
+	r.mu.Lock()
+	r.taken = true
+	r.mu.Unlock()
 	for {
 		if ctx.Err() != nil {
 			return Batch{}, ctx.Err()
@@ -164,7 +169,7 @@ func (r *Reader) Next(ctx context.Context) (Batch, error) {
 		case len(a.pending) > 0:
 			e := a.emit()
 			if e != nil {
-				r.last = e
+				r.last, r.taken = e, false
 			}
 			r.mu.Unlock()
 			if e != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -77,6 +78,10 @@ func (in *input) declare(res *service.Resources, cfg config) (err error) {
 		return err
 	}
 	cfg.reader.Key = in.seat.Key()
+	// It does not wait for acknowledgements when its check has come true.
+	if slices.Contains(res.Path(), "read_until") {
+		cfg.reader.ClosedHard = "read_until"
+	}
 	cfg.reader.StoreID = func() string { id, _ := storeID.Load().(string); return id }
 	in.check = func(ctx context.Context) error {
 		if err := benthosx.RequireTopology(res, in.seat.Incarnation()); err != nil {

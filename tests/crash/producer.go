@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,10 +11,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// producer goes on writing numbered records to every partition of a topic until it is stopped.
+// producer goes on writing numbered records to every partition of one topic or more until it is stopped. Its partitions
+// are numbered through all topics.
 type producer struct {
 	client  *kgo.Client
-	topic   string
+	topics  []string
+	each    int32 // partitions of a topic
 	began   time.Time
 	written []int64 // per partition; the goroutine's own until ended is closed
 
@@ -24,21 +27,56 @@ type producer struct {
 	failure error   // guarded by mu
 }
 
-// startProducer starts a producer that writes so many records a second to each partition.
-func startProducer(bootstrap []string, topic string, partitions int32, perSecond int) (*producer, error) {
+// newProducer returns a producer that does not write yet.
+func newProducer(bootstrap, topics []string, partitions int32) (*producer, error) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.ProducerLinger(5*time.Millisecond))
+		// A topic that was made a moment ago may not be known to every broker.
+		kgo.UnknownTopicRetries(100), kgo.ProducerLinger(5*time.Millisecond))
 	if err != nil {
 		return nil, fmt.Errorf("making the producer: %w", err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	p := &producer{
-		client: client, topic: topic, began: time.Now().Truncate(time.Millisecond), written: make([]int64, partitions),
-		acked: make([]int64, partitions),
-		stop:  stop, ended: make(chan struct{}),
+	return &producer{
+		client: client, topics: topics, each: partitions, began: time.Now().Truncate(time.Millisecond),
+		written: make([]int64, int(partitions)*len(topics)), acked: make([]int64, int(partitions)*len(topics)),
+		stop: func() {}, ended: make(chan struct{}),
+	}, nil
+}
+
+// startProducer starts a producer that writes so many records a second to each partition.
+func startProducer(bootstrap, topics []string, partitions int32, perSecond int) (*producer, error) {
+	p, err := newProducer(bootstrap, topics, partitions)
+	if err != nil {
+		return nil, err
 	}
+	var ctx context.Context
+	ctx, p.stop = context.WithCancel(context.Background())
 	go p.run(ctx, perSecond)
 	return p, nil
+}
+
+// writeAll writes so many records to each partition, and waits until they are there.
+func writeAll(bootstrap, topics []string, partitions int32, each int) (*producer, error) {
+	p, err := newProducer(bootstrap, topics, partitions)
+	if err != nil {
+		return nil, err
+	}
+	p.write(each)
+	close(p.ended)
+	ctx, cancel := context.WithTimeout(context.Background(), stallLimit)
+	defer cancel()
+	_, err = p.end(ctx)
+	return p, err
+}
+
+// write writes so many records to each partition.
+func (p *producer) write(each int) {
+	for partition := range int32(len(p.written)) {
+		for range each {
+			// Without a limit: what was begun is to be written, or the numbers would have holes.
+			p.client.Produce(context.Background(), p.record(partition, p.written[partition]), p.acknowledged)
+			p.written[partition]++
+		}
+	}
 }
 
 func (p *producer) run(ctx context.Context, perSecond int) {
@@ -53,29 +91,26 @@ func (p *producer) run(ctx context.Context, perSecond int) {
 			return
 		case <-tick.C:
 		}
-		for partition := range int32(len(p.written)) {
-			for range each {
-				// Not with ctx: what was begun is to be written, or the numbers would have holes.
-				p.client.Produce(context.Background(), p.record(partition, p.written[partition]), p.acknowledged)
-				p.written[partition]++
-			}
-		}
+		p.write(each)
 	}
 }
 
 func (p *producer) record(partition int32, n int64) *kgo.Record {
-	return record(p.topic, partition, n, p.began)
+	r := record(p.topics[partition/p.each], partition, n, p.began)
+	r.Partition = partition % p.each
+	return r
 }
 
 // acknowledged is told of the records of a partition in their order.
 func (p *producer) acknowledged(r *kgo.Record, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err != nil {
+	partition, _, numberErr := numberOf(r)
+	if err = cmp.Or(err, numberErr); err != nil {
 		p.failure = err
 		return
 	}
-	p.acked[r.Partition]++
+	p.acked[partition]++
 }
 
 // soFar is how many records each partition has now.

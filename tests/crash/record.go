@@ -58,17 +58,26 @@ func numberOf(r *kgo.Record) (partition int32, n int64, err error) {
 		if h.Key != numberHeader {
 			continue
 		}
-		left, right, _ := strings.Cut(string(h.Value), ":")
-		p, err := strconv.ParseInt(left, 10, 32)
-		if err == nil {
-			n, err = strconv.ParseInt(right, 10, 64)
+		partition, n, err := parseNumber(string(h.Value))
+		if err != nil {
+			return 0, 0, fmt.Errorf("header %s: %w", numberHeader, err)
 		}
-		if err != nil || p < 0 || n < 0 {
-			return 0, 0, fmt.Errorf("header %s is %q", numberHeader, h.Value)
-		}
-		return int32(p), n, nil
+		return partition, n, nil
 	}
 	return 0, 0, fmt.Errorf("no header %s", numberHeader)
+}
+
+// parseNumber reads the name of a record, such as "2:1041".
+func parseNumber(text string) (partition int32, n int64, err error) {
+	left, right, _ := strings.Cut(text, ":")
+	p, err := strconv.ParseInt(left, 10, 32)
+	if err == nil {
+		n, err = strconv.ParseInt(right, 10, 64)
+	}
+	if err != nil || p < 0 || n < 0 {
+		return 0, 0, fmt.Errorf("%q is no partition and number", text)
+	}
+	return int32(p), n, nil
 }
 
 // difference tells the first way in which a copy is not its original; empty where it is one. Null and empty differ.

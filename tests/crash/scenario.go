@@ -2,6 +2,7 @@ package crash
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,10 +29,14 @@ type scenario struct {
 	refusing bool
 	// repeats is set where records may come out more than once.
 	repeats bool
+	// bounded is set where the input has an end.
+	bounded string
 	// perSecond is how many records a second each partition gets; 0: 500.
 	perSecond int
 	// brokerToo kills the broker as well from time to time.
 	brokerToo bool
+	// shape is what it has beside the usual.
+	shape
 }
 
 const (
@@ -105,10 +110,11 @@ func split(list string) (picked []scenario, troubled []string, err error) {
 		switch {
 		case i >= 0:
 			picked = append(picked, scenarios[i])
+		case len(pickShapes(name)) > 0: // another test's
 		case slices.Contains(troubles, name):
 			troubled = append(troubled, name)
 		default:
-			return nil, nil, fmt.Errorf("scenario %q is none of %s, %s, all", name, scenarioNames(), troubleNames())
+			return nil, nil, fmt.Errorf("scenario %q is none of %s, %s, shapes, the name of one, all", name, scenarioNames(), troubleNames())
 		}
 	}
 	return picked, troubled, nil
@@ -147,6 +153,11 @@ func (s scenario) rate() int {
 // names are what the config of one run of a scenario has of its own.
 type names struct {
 	Dir, Bootstrap, In, Out, Group, Prefix string
+	// In2 and Out2 are a second topic each, Abroad is one on another cluster, Elsewhere; Callee is the address of an HTTP
+	// server.
+	In2, Out2, Abroad, Elsewhere, Callee string
+	// Last is the number of the last record in each partition, where the input ends.
+	Last int64
 	// TransactionVersion is the cluster's.
 	TransactionVersion int
 }
@@ -157,45 +168,63 @@ logger: { level: INFO, add_timestamp: true }
 shutdown_timeout: 30s
 
 %sinput:
-  kafka_flink_source:
-    bootstrap_servers: [ "{{ .Bootstrap }}" ]
-    topics: [ {{ .In }} ]
-    group_id: {{ .Group }}
-    startup: %s
-%s
+  %s
+
 pipeline:
   threads: %d
   processors: %s
 
-output:%s
+output:
+  %s
 `
 
-// sinkText is the sink; refusing puts it below an output that refuses what a processor has failed.
-const sinkText = `
-  kafka_flink_sink:
-    bootstrap_servers: [ "{{ .Bootstrap }}" ]
-    topic: {{ .Out }}`
-
-func (s scenario) output() string {
-	if s.refusing {
-		return "\n  reject_errored:" + strings.ReplaceAll(sinkText+s.sink, "\n", "\n  ")
+// source is the block of one of our sources, on one line.
+func (s scenario) source(n names, topics, group string) string {
+	how := flow(s.solo)
+	if s.solo == "" {
+		how = "checkpoint: { store: state, " + flow(s.checkpoint) + " }"
 	}
-	return sinkText + s.sink
+	return fmt.Sprintf(`kafka_flink_source: { bootstrap_servers: [ %q ], topics: [ %s ], group_id: %s, startup: %s, %s%s }`,
+		n.Bootstrap, topics, group, cmp.Or(s.startup, "{ mode: earliest-offset }"), s.bounded, how)
+}
+
+// sinkTo is the block of one of our sinks.
+func (s scenario) sinkTo(bootstrap, topic, settings string) string {
+	return fmt.Sprintf(`kafka_flink_sink: { bootstrap_servers: [ %q ], topic: %s, %s }`, bootstrap, topic, flow(settings))
+}
+
+// flow puts settings, one on a line, on one line.
+func flow(settings string) string {
+	lines := strings.FieldsFunc(settings, func(r rune) bool { return r == '\n' })
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	return strings.Join(lines, ", ")
 }
 
 // config renders the scenario's YAML.
 func (s scenario) config(n names) ([]byte, error) {
-	startup := s.startup
-	if startup == "" {
-		startup = "{ mode: earliest-offset }"
+	output := cmp.Or(s.output, "{{ sink .Out }}")
+	if s.refusing || s.stumbles {
+		output = "reject_errored:\n    " + strings.ReplaceAll(output, "\n", "\n  ")
 	}
-	caches, how := "", "    "+s.solo+"\n"
+	processors := s.processors
+	if s.stumbles {
+		processors = stumble + processors
+	}
+	caches := ""
 	if s.solo == "" {
-		caches = "cache_resources:\n  - label: state\n    " + s.store + "\n\n"
-		how = "    checkpoint:\n      store: state\n      " + s.checkpoint + "\n"
+		caches = "cache_resources:\n  - label: state\n    " + s.store + s.resources + "\n\n"
 	}
-	text := fmt.Sprintf(configText, caches, startup, how, max(1, s.threads), s.processors, s.output())
-	parsed, err := template.New(s.name).Parse(text)
+	sink := strings.ReplaceAll(s.sink, "{{ .Prefix }}", n.Prefix)
+	text := fmt.Sprintf(configText, caches, cmp.Or(s.input, "{{ source .In }}"), max(1, s.threads), cmp.Or(processors, "[]"), output)
+	parsed, err := template.New(s.name).Funcs(template.FuncMap{
+		"source": func(topics ...string) string { return s.source(n, strings.Join(topics, ", "), n.Group) },
+		"sink":   func(topic string) string { return s.sinkTo(n.Bootstrap, topic, sink) },
+		// another is a sink with a prefix of its own.
+		"another": func(topic, name string) string { return s.sinkTo(n.Bootstrap, topic, sink+"-"+name) },
+		"abroad":  func(topic string) string { return s.sinkTo(n.Elsewhere, topic, sink+"-abroad") },
+	}).Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("parsing the config of scenario %s: %w", s.name, err)
 	}

@@ -81,7 +81,7 @@ func standIn(how, conf string) error {
 		return err
 	}
 	field := func(name string) string {
-		return string(regexp.MustCompile(name + `: (?:\[ )?"?([^" \n]+)`).FindSubmatch(text)[1])
+		return string(regexp.MustCompile(name + `: (?:\[ )?"?([^", \n]+)`).FindSubmatch(text)[1])
 	}
 	group, in, out := field("group_id"), field("topics"), field("topic")
 	client, err := kgo.NewClient(kgo.SeedBrokers(field("bootstrap_servers")), kgo.DefaultProduceTopic(out))

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -174,20 +172,6 @@ func (su *sufferer) end(t *testing.T, what string) {
 	require.Positive(t, v.in)
 }
 
-// lastWords are a pipeline's exit code, -1 for a signal, and the cause it ended with.
-func lastWords(p *child.Process, log string) (code int, words string) {
-	var exit *exec.ExitError
-	if errors.As(p.Err(), &exit) {
-		code = exit.ExitCode()
-	}
-	text, err := os.ReadFile(log)
-	if err != nil {
-		return code, err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return code, lines[len(lines)-1]
-}
-
 // awaitWords waits until the log, from a place on, holds a text.
 func awaitWords(p *child.Process, log string, from int64, text string) error {
 	return awaitWordsFor(p, log, from, text, stallLimit)
@@ -210,17 +194,4 @@ func awaitWordsFor(p *child.Process, log string, from int64, text string, limit 
 		case <-tick.C:
 		}
 	}
-}
-
-// moved is the trial's pipeline with a state folder of its own.
-func (tr *trial) moved(s scenario, dir string) error {
-	tr.names.Dir = dir
-	text, err := s.config(tr.names)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("making the folder of another pipeline: %w", err)
-	}
-	return os.WriteFile(filepath.Join(dir, "job.yaml"), text, 0o644)
 }
