@@ -58,8 +58,8 @@ func topicOf(bootstrap []string, topic string) (records []*kgo.Record, err error
 // rewrite writes the config again, with what has become known since.
 func (tr *trial) rewrite() error { return tr.moved(tr.scenario, tr.names.Dir) }
 
-// refused starts a pipeline that is to be refused, and checks what it says.
-func (tr *trial) refused() error {
+// refusedAtStart starts a pipeline that is to be refused, and checks what it says.
+func (tr *trial) refusedAtStart() error {
 	p, err := tr.start()
 	if err != nil {
 		return err

@@ -115,7 +115,7 @@ func (b *shapeBench) try(t *testing.T, s scenario, order uint64) {
 	tr.callee = called
 	began := time.Now()
 	if s.refusal != "" {
-		row.err = tr.refused()
+		row.err = tr.refusedAtStart()
 		return
 	}
 	for i := range b.kills {
