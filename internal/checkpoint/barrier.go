@@ -203,6 +203,10 @@ func (m *Machine) resumeSources() {
 	}
 }
 
+// slowWrite says why a write may take longer than the timeout. The clock goes on while a process is suspended.
+const slowWrite = "check the disk of the state store, unless the process, or its machine, was suspended (SIGSTOP, a paused " +
+	"container, a machine asleep): then start it again"
+
 func (m *Machine) onFired(t Timer) {
 	switch t.Kind {
 	case TimerInterval:
@@ -215,8 +219,8 @@ func (m *Machine) onFired(t Timer) {
 		}
 	case TimerWrite:
 		if m.write != nil && m.phase != phaseRunning {
-			m.die(fmt.Errorf("writing checkpoint record %d did not end within checkpoint.timeout %v; "+
-				"check the disk of the state store", m.write.record.Number, m.cfg.Timeout))
+			m.die(fmt.Errorf("writing checkpoint record %d did not end within checkpoint.timeout %v; "+slowWrite,
+				m.write.record.Number, m.cfg.Timeout))
 		}
 	case TimerHalt:
 		m.onHaltTimeout(t.Of)

@@ -121,12 +121,16 @@ type ledger struct {
 	starts, halts    int
 	verdict          Verdict
 	traces           string
+	// noted is set from NoteIDs to ForgetIDs.
+	noted bool
 }
 
 func (l *ledger) write(n int64)                                          { l.mu.Lock(); l.records += n; l.mu.Unlock() }
 func (l *ledger) Traces(context.Context) (string, error)                 { return l.traces, nil }
 func (l *ledger) Verify(context.Context, SinkState, []Committable) error { return nil }
 func (l *ledger) Describe(context.Context, Committable) (Verdict, error) { return 0, nil }
+func (l *ledger) NoteIDs(context.Context) error                          { l.noted = true; return nil }
+func (l *ledger) ForgetIDs()                                             { l.noted = false }
 func (l *ledger) InitIDs(context.Context, []Pool) error                  { return nil }
 func (l *ledger) Flush(context.Context) error                            { return nil }
 func (l *ledger) Abort(context.Context, int32) error                     { return nil }

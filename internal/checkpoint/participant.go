@@ -37,6 +37,11 @@ type Source interface {
 // Sink is what the coordinator needs of a sink; internal/kafkasink fulfils it. The rules of Source about contexts and
 // errors hold here too.
 type Sink interface {
+	// NoteIDs remembers who owns the ids of the sink's pool. It is called before the newest record is read, so that
+	// InitIDs can tell whether another process, on a copy of the store, has taken them since.
+	NoteIDs(ctx context.Context) error
+	// ForgetIDs follows NoteIDs where InitIDs is to take the ids from whoever has them.
+	ForgetIDs()
 	// Verify checks committables and pools of the newest record against the cluster before anything is committed.
 	Verify(ctx context.Context, restored SinkState, committables []Committable) error
 	// Traces is Source's.
@@ -46,7 +51,8 @@ type Sink interface {
 	Describe(ctx context.Context, c Committable) (Verdict, error)
 	// Commit commits a sealed transaction. It returns only a definite verdict.
 	Commit(ctx context.Context, c Committable) (Verdict, error)
-	// InitIDs initialises every id of the pools, which aborts what was open and fences a process that is still alive.
+	// InitIDs initialises every id of the pools, which aborts what was open and fences a process that is still alive. It
+	// fails where an id has got another owner since NoteIDs.
 	InitIDs(ctx context.Context, pools []Pool) error
 	// Start begins an attempt: what carries the attempt's Tag goes into a transaction of id, which is free, and is -1
 	// for a sink without transactions.

@@ -71,6 +71,9 @@ func (r *run) begin(attempt uint64) {
 		if err == nil && highest == 0 && !r.cfg.IgnoreMissingState && r.durable() {
 			err = r.checkTraces()
 		}
+		if err == nil && newest == nil && (r.cfg.IgnoreMissingState || !r.durable()) {
+			r.forgetIDs()
+		}
 		if r.ctx.Err() != nil {
 			return
 		}
@@ -124,6 +127,10 @@ func (r *run) load() (*Record, uint64, error) {
 		return nil, 0, err
 	}
 	r.store = store
+	// The store is locked from here on, so whoever takes the ids over from now on has another one.
+	if err := r.noteIDs(); err != nil {
+		return nil, 0, err
+	}
 	number, data, err := store.Latest(r.ctx)
 	if errors.Is(err, ErrNoRecord) {
 		return nil, number, nil
@@ -140,6 +147,29 @@ func (r *run) load() (*Record, uint64, error) {
 			"it could lose or double records", number, store.Describe(), err)
 	}
 	return rec, number, nil
+}
+
+// noteIDs lets the sinks remember who owns their ids before the record is read: what happens to them later comes from
+// this recovery, from a timeout, or from somebody else.
+func (r *run) noteIDs() error {
+	for _, s := range r.seats() {
+		if s.asSink == nil {
+			continue
+		}
+		if err := s.asSink.NoteIDs(r.ctx); err != nil {
+			return fmt.Errorf("%s: %w", s.key, err)
+		}
+	}
+	return nil
+}
+
+// forgetIDs lets a start that does not care for earlier runs take the ids from whoever has them.
+func (r *run) forgetIDs() {
+	for _, s := range r.seats() {
+		if s.asSink != nil {
+			s.asSink.ForgetIDs()
+		}
+	}
 }
 
 // durable tells whether the store outlives the process: one that does not has lost its records as a matter of course.
@@ -241,7 +271,7 @@ func (r *run) replace() error {
 	case <-written:
 	case <-time.After(r.cfg.Timeout):
 		return fmt.Errorf("the stream was built anew, and a checkpoint record of the one before is still being written "+
-			"after checkpoint.timeout %v; check the disk of the state store", r.cfg.Timeout)
+			"after checkpoint.timeout %v; "+slowWrite, r.cfg.Timeout)
 	}
 	for _, s := range r.seats() {
 		if s.asSink != nil {

@@ -180,6 +180,7 @@ func TestLostStateIsRefusedUnlessItIsToBeIgnored(t *testing.T) {
 			srcErr, sinkErr := b.join()
 			if ignore {
 				require.NoError(t, errors.Join(srcErr, sinkErr))
+				assert.False(t, b.sink.noted, "the ids are taken from whoever has them")
 			} else {
 				require.ErrorContains(t, srcErr, "transaction p-0-1 is open")
 				require.ErrorContains(t, <-b.fatal, "startup.ignore_missing_state")
@@ -188,6 +189,7 @@ func TestLostStateIsRefusedUnlessItIsToBeIgnored(t *testing.T) {
 			b.stop()
 			if ignore {
 				b.start() // Now there are records, and nobody is asked.
+				assert.True(t, b.sink.noted, "who has taken the ids since is another owner")
 				b.stop()
 			}
 		})

@@ -13,9 +13,23 @@ import (
 // errNoAttempt answers who flushes or seals while no attempt runs.
 var errNoAttempt = errors.New("no attempt runs in this sink")
 
+// NoteIDs notes where the ids of the config stand.
+func (s *Sink) NoteIDs(ctx context.Context) error {
+	s.noted = nil
+	if s.pool == nil {
+		return nil
+	}
+	var err error
+	s.noted, err = s.broker.Note(ctx, txn.IDs([]checkpoint.Pool{s.cfg.pool(s.clusterID)}))
+	return err
+}
+
+// ForgetIDs forgets it.
+func (s *Sink) ForgetIDs() { s.noted = nil }
+
 // Verify refuses a restored state of another cluster, whatever the guarantee is now: what an exactly-once sink has
 // sealed is committed even where the sink has become at-least-once since.
-func (s *Sink) Verify(_ context.Context, restored checkpoint.SinkState, committables []checkpoint.Committable) error {
+func (s *Sink) Verify(ctx context.Context, restored checkpoint.SinkState, committables []checkpoint.Committable) error {
 	for _, p := range restored.Pools {
 		if err := s.sameCluster(p.ClusterID, fmt.Sprintf("the transactional ids %s-%d-*", p.Prefix, p.Index)); err != nil {
 			return err
@@ -27,7 +41,10 @@ func (s *Sink) Verify(_ context.Context, restored checkpoint.SinkState, committa
 			return err
 		}
 	}
-	return nil
+	// Ids of an old prefix or of a larger pool are known only now.
+	old, err := s.broker.Note(ctx, txn.IDs(restored.Pools))
+	s.noted = s.noted.Add(old)
+	return err
 }
 
 func (s *Sink) sameCluster(restored, what string) error {
@@ -71,7 +88,7 @@ func (s *Sink) Commit(ctx context.Context, c checkpoint.Committable) (checkpoint
 // InitIDs initialises every id of the pools. A sink without transactions has some to initialise when it had them before.
 func (s *Sink) InitIDs(ctx context.Context, pools []checkpoint.Pool) error {
 	if s.pool != nil {
-		accepted, err := s.pool.Init(ctx, pools)
+		accepted, err := s.pool.Init(ctx, pools, s.noted)
 		if err != nil {
 			return err
 		}
@@ -85,7 +102,7 @@ func (s *Sink) InitIDs(ctx context.Context, pools []checkpoint.Pool) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.broker.Init(ctx, ids, timeouts)
+	_, err = s.broker.Init(ctx, ids, timeouts, s.noted)
 	return err
 }
 

@@ -36,6 +36,9 @@ type Sink struct {
 	checkpointed bool
 	clusterID    string
 
+	// noted is where the ids stood when the recovery began. The coordinator calls what uses it one after another.
+	noted txn.Standing
+
 	mu sync.Mutex
 	// changed is closed, and made anew, when anything below has changed.
 	changed chan struct{}

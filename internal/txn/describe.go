@@ -114,17 +114,23 @@ func timedOut(c checkpoint.Committable) bool {
 	return time.Since(time.UnixMilli(c.BeganUnixMs)) >= time.Duration(c.TimeoutMs)*time.Millisecond
 }
 
+// expired tells whether a transaction that began then, by this process's own clock, which no adjustment of the time of
+// day moves, is as old as its timeout by now. It is asked when the coordinator has answered, which may be long after the
+// first try: a transaction that was young when its broker went away runs into its timeout once that is back.
+func expired(c checkpoint.Committable, began time.Time) bool {
+	return !began.IsZero() && time.Since(began) >= time.Duration(c.TimeoutMs)*time.Millisecond
+}
+
 // Diagnose tells apart what the same answer of a broker can mean to a living producer: nil where the transaction ran
 // into its own timeout or the id is still ours, which a new attempt heals, and a *FencedError where another owner has
-// taken the id. c needs the id, producer id, epoch and timeout only; age is how long ago its first record was produced,
-// by this process's own clock, which no adjustment of the time of day moves.
-func (b *Broker) Diagnose(ctx context.Context, c checkpoint.Committable, age time.Duration, answer error) error {
+// taken the id. c needs the id, producer id, epoch and timeout only; began is when its first record was produced, zero
+// where none was.
+func (b *Broker) Diagnose(ctx context.Context, c checkpoint.Committable, began time.Time, answer error) error {
 	if !fencing(answer) {
 		return nil
 	}
 	fenced := &FencedError{TransactionalID: c.TransactionalID, ProducerID: c.ProducerID, Epoch: c.Epoch, Err: answer}
 	what := fmt.Sprintf("asking who owns transactional id %q", c.TransactionalID)
-	tooOld := age >= time.Duration(c.TimeoutMs)*time.Millisecond
 	var owned bool
 	err := b.persist(ctx, what, func(ctx context.Context) error {
 		able, err := b.abilities(ctx, c.TransactionalID)
@@ -143,7 +149,7 @@ func (b *Broker) Diagnose(ctx context.Context, c checkpoint.Committable, age tim
 			return err
 		}
 		fenced.Seen = seen.String()
-		owned, err = seen.ours(c, tooOld)
+		owned, err = seen.ours(c, expired(c, began))
 		return err
 	})
 	switch {
@@ -151,7 +157,7 @@ func (b *Broker) Diagnose(ctx context.Context, c checkpoint.Committable, age tim
 		return err
 	case err != nil:
 		// The coordinator does not tell. A transaction as old as its timeout has run into it.
-		owned = tooOld
+		owned = expired(c, began)
 		b.log.Warn("the broker does not tell who owns the transactional id, so its age decides",
 			"transactional_id", c.TransactionalID, "timed_out", owned, "cause", err.Error())
 	}

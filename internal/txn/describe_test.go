@@ -73,24 +73,24 @@ func fencedOrTimedOut(t *testing.T, b *bench) {
 		b.eventually(t, id, "CompleteAbort")
 		answer := cl.ProduceSync(t.Context(), kgo.StringRecord("late")).FirstErr()
 		require.ErrorIs(t, answer, kerr.InvalidProducerEpoch)
-		require.NoError(t, b.Diagnose(t.Context(), c, age(c), answer))
+		require.NoError(t, b.Diagnose(t.Context(), c, began(c), answer))
 	})
 	t.Run("timed out, asked while it is being aborted", func(t *testing.T) {
 		t.Parallel()
 		id := realkafka.Name(t)
 		c := b.open(t, b.writer(t, id, 2*time.Second), id, 2*time.Second)
 		require.Eventually(t, func() bool { return b.seen(t, id) != "Ongoing" }, 20*time.Second, time.Millisecond)
-		require.NoError(t, b.Diagnose(t.Context(), c, age(c), kerr.InvalidProducerEpoch))
+		require.NoError(t, b.Diagnose(t.Context(), c, began(c), kerr.InvalidProducerEpoch))
 	})
 	t.Run("fenced by an initialisation", func(t *testing.T) {
 		id := realkafka.Name(t)
 		cl := b.writer(t, id, time.Minute)
 		c := b.open(t, cl, id, time.Minute)
-		_, err := b.Init(t.Context(), []string{id}, Timeouts{Candidates: []time.Duration{time.Minute}})
+		_, err := b.Init(t.Context(), []string{id}, Timeouts{Candidates: []time.Duration{time.Minute}}, nil)
 		require.NoError(t, err)
 		answer := cl.ProduceSync(t.Context(), kgo.StringRecord("late")).FirstErr()
 		require.True(t, fencing(answer), "%v", answer)
-		requireFenced(t, b.Diagnose(t.Context(), c, age(c), answer))
+		requireFenced(t, b.Diagnose(t.Context(), c, began(c), answer))
 	})
 	t.Run("fenced by another transaction", func(t *testing.T) {
 		id := realkafka.Name(t)
@@ -99,13 +99,13 @@ func fencedOrTimedOut(t *testing.T, b *bench) {
 		b.open(t, b.writer(t, id, time.Minute), id, time.Minute)
 		answer := cl.ProduceSync(t.Context(), kgo.StringRecord("late")).FirstErr()
 		require.True(t, fencing(answer), "%v", answer)
-		requireFenced(t, b.Diagnose(t.Context(), c, age(c), answer))
+		requireFenced(t, b.Diagnose(t.Context(), c, began(c), answer))
 	})
 	t.Run("fenced just now", func(t *testing.T) { fencedJustNow(t, b) })
 	t.Run("still ours", func(t *testing.T) {
 		id := realkafka.Name(t)
 		c := b.open(t, b.writer(t, id, time.Minute), id, time.Minute)
-		require.NoError(t, b.Diagnose(t.Context(), c, age(c), kerr.InvalidProducerEpoch))
+		require.NoError(t, b.Diagnose(t.Context(), c, began(c), kerr.InvalidProducerEpoch))
 	})
 }
 
@@ -116,7 +116,7 @@ func fencedJustNow(t *testing.T, b *bench) {
 	c := b.open(t, b.writer(t, id, time.Minute), id, time.Minute)
 	done := make(chan error, 1)
 	go func() {
-		_, err := b.Init(t.Context(), []string{id}, Timeouts{Candidates: []time.Duration{time.Minute}})
+		_, err := b.Init(t.Context(), []string{id}, Timeouts{Candidates: []time.Duration{time.Minute}}, nil)
 		done <- err
 	}()
 	states := map[string]bool{}
@@ -137,12 +137,10 @@ func fencedJustNow(t *testing.T, b *bench) {
 		require.False(t, owned, "%s (%v)", d, err)
 	}
 	t.Log(states)
-	requireFenced(t, b.Diagnose(t.Context(), c, age(c), kerr.InvalidProducerEpoch))
+	requireFenced(t, b.Diagnose(t.Context(), c, began(c), kerr.InvalidProducerEpoch))
 }
 
-func age(c checkpoint.Committable) time.Duration {
-	return time.Since(time.UnixMilli(c.BeganUnixMs))
-}
+func began(c checkpoint.Committable) time.Time { return time.UnixMilli(c.BeganUnixMs) }
 
 func requireFenced(t *testing.T, err error) {
 	t.Helper()

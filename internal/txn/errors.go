@@ -80,8 +80,12 @@ type FencedError struct {
 }
 
 func (e *FencedError) Error() string {
-	s := fmt.Sprintf("transactional id %q was taken over by another owner (%v; ours was producer id %d, epoch %d",
-		e.TransactionalID, e.Err, e.ProducerID, e.Epoch)
+	s := fmt.Sprintf("transactional id %q was taken over by another owner (%v; ", e.TransactionalID, e.Err)
+	if e.ProducerID < 0 {
+		s += "nobody had it before"
+	} else {
+		s += fmt.Sprintf("ours was producer id %d, epoch %d", e.ProducerID, e.Epoch)
+	}
 	if e.Seen != "" {
 		s += "; the coordinator says " + e.Seen
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/tidegate/tidegate/internal/checkpoint"
 	"github.com/tidegate/tidegate/internal/kafkaclient"
 )
 
@@ -110,29 +109,40 @@ var anyOwner = owner{-1, -1}
 
 // Init initialises ids, which aborts what was open in them and fences whoever still uses them. It returns the
 // transaction timeout the broker accepted. What can be tried again is, until the context ends; any other error names
-// the id and what to do.
-func (b *Broker) Init(ctx context.Context, ids []string, timeouts Timeouts) (time.Duration, error) {
-	accepted, _, err := b.takeOver(ctx, ids, timeouts)
+// the id and what to do. Where another owner has moved an id since before was noted, none is initialised, and the error
+// is a *FencedError; a nil before takes the ids from whoever has them.
+func (b *Broker) Init(ctx context.Context, ids []string, timeouts Timeouts, before Standing) (time.Duration, error) {
+	accepted, _, err := b.takeOver(ctx, ids, timeouts, before)
 	return accepted, err
 }
 
 // takeOver is Init, and tells what each id is owned as from here on.
-func (b *Broker) takeOver(ctx context.Context, ids []string, timeouts Timeouts) (time.Duration, map[string]owner, error) {
+func (b *Broker) takeOver(ctx context.Context, ids []string, timeouts Timeouts, before Standing) (time.Duration, map[string]owner, error) {
 	owned := make(map[string]owner, len(ids))
 	if len(ids) == 0 {
 		return timeouts.Candidates[0], owned, nil
+	}
+	noted, err := b.unmoved(ctx, before)
+	if err != nil {
+		return 0, nil, err
+	}
+	as := make(map[string]owner, len(ids))
+	for _, id := range ids {
+		as[id] = anyOwner
+		if known, ok := noted[id]; ok {
+			as[id] = known
+		}
 	}
 	// Where there is only one timeout to try, nobody waits for the first id: an id whose last owner died in the middle of
 	// a transaction answers only once that is aborted.
 	if len(timeouts.Candidates) == 1 {
 		accepted := timeouts.Candidates[0]
-		return accepted, owned, b.initAll(ctx, ids, accepted, timeouts.Max, owned)
+		return accepted, owned, b.initAll(ctx, ids, as, accepted, timeouts.Max, owned)
 	}
 	// Else the first id alone finds out which timeout the broker accepts.
 	var accepted time.Duration
-	var err error
 	for _, accepted = range timeouts.Candidates {
-		if owned[ids[0]], err = b.initID(ctx, ids[0], anyOwner, accepted, timeouts.Max); err == nil {
+		if owned[ids[0]], err = b.initAs(ctx, ids[0], as[ids[0]], accepted, timeouts.Max); err == nil {
 			break
 		}
 		var refused *TimeoutError
@@ -143,10 +153,12 @@ func (b *Broker) takeOver(ctx context.Context, ids []string, timeouts Timeouts) 
 	if err != nil {
 		return 0, nil, err
 	}
-	return accepted, owned, b.initAll(ctx, ids[1:], accepted, timeouts.Max, owned)
+	return accepted, owned, b.initAll(ctx, ids[1:], as, accepted, timeouts.Max, owned)
 }
 
-func (b *Broker) initAll(ctx context.Context, ids []string, timeout, limit time.Duration, owned map[string]owner) error {
+func (b *Broker) initAll(
+	ctx context.Context, ids []string, as map[string]owner, timeout, limit time.Duration, owned map[string]owner,
+) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var (
@@ -159,12 +171,12 @@ func (b *Broker) initAll(ctx context.Context, ids []string, timeout, limit time.
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			as, err := b.initID(ctx, id, anyOwner, timeout, limit)
+			now, err := b.initAs(ctx, id, as[id], timeout, limit)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
 			case err == nil:
-				owned[id] = as
+				owned[id] = now
 			case first == nil:
 				first = err
 				cancel()
@@ -173,107 +185,4 @@ func (b *Broker) initAll(ctx context.Context, ids []string, timeout, limit time.
 	}
 	wg.Wait()
 	return first
-}
-
-// reinit initialises an id that this process owns, and only as that owner: a process that was taken for dead, and whose
-// ids have a new owner, must not take them back. It returns what the id is owned as from here on, or a *FencedError. age
-// is how long ago the transaction that is open on the id began, 0 for none.
-//
-// The owner is asked for first, since a coordinator compares epochs (KIP-360) only while no transaction is open: where
-// one is, InitProducerId aborts it, whoever asks. Between the question and the request lies a moment in which another
-// may still take the id over; it is then fenced by us, and says so.
-func (b *Broker) reinit(ctx context.Context, id string, as owner, timeout, age time.Duration) (owner, error) {
-	c := checkpoint.Committable{
-		TransactionalID: id, ProducerID: as.producerID, Epoch: as.epoch, TimeoutMs: int32(timeout.Milliseconds()),
-	}
-	seen, ours, err := b.stillOurs(ctx, c, age >= timeout)
-	var unsupported *UnsupportedError
-	var refused *AuthorizationError
-	switch {
-	case errors.As(err, &unsupported), errors.As(err, &refused):
-		// Brokers that do not tell compare the epoch at least. Our own timeout raises it.
-		if age >= timeout {
-			as = anyOwner
-		}
-	case err != nil:
-		return owner{}, err
-	case !ours:
-		return owner{}, &FencedError{
-			TransactionalID: id, ProducerID: as.producerID, Epoch: as.epoch, Seen: seen.String(), Err: kerr.ProducerFenced,
-		}
-	case seen.state == "Ongoing":
-		// The coordinator first aborts the transaction, which raises the epoch, and answers CONCURRENT_TRANSACTIONS: asked
-		// again with the epoch of before, a cluster below transaction.version 2 takes us for fenced by ourselves.
-		as = anyOwner
-	default:
-		as = owner{seen.producerID, seen.epoch}
-	}
-	now, err := b.initID(ctx, id, as, timeout, 0)
-	if err != nil && fencing(err) {
-		err = &FencedError{TransactionalID: id, ProducerID: as.producerID, Epoch: as.epoch, Err: err}
-	}
-	return now, err
-}
-
-// stillOurs tells whether an id stands where a commit or a timeout of our own leaves it.
-func (b *Broker) stillOurs(ctx context.Context, c checkpoint.Committable, tooOld bool) (seen described, ours bool, err error) {
-	what := fmt.Sprintf("asking who owns transactional id %q", c.TransactionalID)
-	err = b.persist(ctx, what, func(ctx context.Context) error {
-		able, err := b.abilities(ctx, c.TransactionalID)
-		if err != nil {
-			return err
-		}
-		if !able.describe {
-			return &UnsupportedError{What: "DescribeTransactions"}
-		}
-		seen, err = b.describe(ctx, c.TransactionalID)
-		if errors.Is(err, kerr.TransactionalIDNotFound) {
-			seen, ours = described{producerID: anyOwner.producerID, epoch: anyOwner.epoch}, true // expired, and nobody's
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		// Below transaction.version 2 a commit leaves the epoch as it is, so one above ours is another owner's. The
-		// coordinator answers EndTxn before it is done.
-		if able.transactionVersion >= 2 && seen.follows(c.ProducerID, c.Epoch) {
-			switch seen.state {
-			case "PrepareCommit":
-				return errSettling
-			case "CompleteCommit":
-				ours = true
-				return nil
-			}
-		}
-		ours, err = seen.ours(c, tooOld)
-		return err
-	})
-	return seen, ours, err
-}
-
-// initID initialises one id, as the owner given.
-func (b *Broker) initID(ctx context.Context, id string, as owner, timeout, limit time.Duration) (owner, error) {
-	what := fmt.Sprintf("initialising transactional id %q", id)
-	var now owner
-	err := b.persist(ctx, what, func(ctx context.Context) error {
-		req := kmsg.NewPtrInitProducerIDRequest()
-		req.TransactionalID = &id
-		req.TransactionTimeoutMillis = int32(timeout.Milliseconds())
-		req.ProducerID, req.ProducerEpoch = as.producerID, as.epoch
-		resp, err := req.RequestWith(ctx, b.current)
-		if err != nil {
-			return err
-		}
-		now = owner{resp.ProducerID, resp.ProducerEpoch}
-		return kerr.ErrorForCode(resp.ErrorCode)
-	})
-	switch {
-	case err == nil:
-		return now, nil
-	case errors.Is(err, kerr.InvalidTransactionTimeout):
-		return now, &TimeoutError{TransactionalID: id, Want: timeout, Max: limit}
-	case errors.Is(err, kerr.UnsupportedVersion):
-		return now, &UnsupportedError{What: "transactions", Err: err}
-	}
-	return now, b.refusal(id, "Write", fmt.Errorf("%s: %w", what, err))
 }

@@ -38,11 +38,14 @@ type Pool struct {
 	mu      sync.Mutex
 	timeout time.Duration          // that ids are initialised with
 	taken   map[int32]*Transaction // begun or sealed, by id
-	idle    map[int32]*kgo.Client  // whose last EndTransaction returned nil, by id
+	idle    map[int32]*client      // whose last EndTransaction returned nil, by id
 	// owned is what this process owns an id as, as far as it knows; began is when the transaction that is open or sealed
 	// on it began.
-	owned  map[int32]owner
-	began  map[int32]time.Time
+	owned map[int32]owner
+	began map[int32]time.Time
+	// asking are the initialisations of clients that have not told what they own their id as.
+	asking map[int32]*requestCount
+	turns  map[int32]chan struct{} // to initialise an id
 	closed bool
 }
 
@@ -51,17 +54,18 @@ func NewPool(cfg PoolConfig) *Pool {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Pool{
 		cfg: cfg, ctx: ctx, cancel: cancel, timeout: cfg.Timeouts.Candidates[0],
-		taken: map[int32]*Transaction{}, idle: map[int32]*kgo.Client{},
-		owned: map[int32]owner{}, began: map[int32]time.Time{},
+		taken: map[int32]*Transaction{}, idle: map[int32]*client{},
+		owned: map[int32]owner{}, began: map[int32]time.Time{}, asking: map[int32]*requestCount{},
+		turns: map[int32]chan struct{}{},
 	}
 }
 
 // Init initialises every id of the pools, those of an old prefix or size included, and returns the transaction timeout
-// that the broker accepted.
-func (p *Pool) Init(ctx context.Context, pools []checkpoint.Pool) (time.Duration, error) {
+// that the broker accepted. See Broker.Init for before.
+func (p *Pool) Init(ctx context.Context, pools []checkpoint.Pool, before Standing) (time.Duration, error) {
 	ctx, cancel := p.bound(ctx)
 	defer cancel()
-	accepted, owned, err := p.cfg.Broker.takeOver(ctx, IDs(pools), p.cfg.Timeouts)
+	accepted, owned, err := p.cfg.Broker.takeOver(ctx, IDs(pools), p.cfg.Timeouts, before)
 	if err != nil {
 		return 0, err
 	}
@@ -76,26 +80,6 @@ func (p *Pool) Init(ctx context.Context, pools []checkpoint.Pool) (time.Duration
 	return accepted, nil
 }
 
-// reinit initialises an id as its owner; see Broker.reinit. An id that was never initialised here is left alone.
-func (p *Pool) reinit(ctx context.Context, id int32) error {
-	p.mu.Lock()
-	as, known := p.owned[id]
-	timeout, age := p.timeout, time.Duration(0)
-	if began, open := p.began[id]; open {
-		age = time.Since(began)
-	}
-	p.mu.Unlock()
-	if !known {
-		return nil
-	}
-	now, err := p.cfg.Broker.reinit(ctx, ID(p.cfg.Pool, id), as, timeout, age)
-	if err == nil {
-		p.own(id, now)
-		p.closeTransaction(id)
-	}
-	return err
-}
-
 // closeTransaction notes that no transaction of ours is open on the id, so that no timeout explains a raised epoch.
 func (p *Pool) closeTransaction(id int32) {
 	p.mu.Lock()
@@ -108,6 +92,7 @@ func (p *Pool) own(id int32, as owner) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.owned[id] = as
+	delete(p.asking, id)
 }
 
 // Begin returns the transaction that records of a free id go to. It sends nothing: the id is initialised when the first
@@ -135,9 +120,9 @@ func (p *Pool) Commit(ctx context.Context, c checkpoint.Committable) (checkpoint
 	ctx, cancel := p.bound(ctx)
 	defer cancel()
 	if t := p.takeSealed(c); t != nil {
-		defer p.closeTransaction(t.id) // a verdict is definite
 		err := t.end(ctx)
 		if err == nil {
+			p.closeTransaction(t.id)
 			return checkpoint.Committed, nil
 		}
 		if p.ctx.Err() != nil {
@@ -146,7 +131,16 @@ func (p *Pool) Commit(ctx context.Context, c checkpoint.Committable) (checkpoint
 		p.cfg.Log.Warn("the transaction's own client could not end it; asking the coordinator",
 			"transactional_id", c.TransactionalID, "cause", err.Error())
 	}
-	return p.cfg.Broker.Commit(ctx, c)
+	verdict, err := p.cfg.Broker.Commit(ctx, c)
+	// One that was aborted by its timeout goes on to explain where its id stands, until the id is initialised again.
+	if err == nil && verdict == checkpoint.Committed {
+		for id := range p.cfg.Pool.Size {
+			if ID(p.cfg.Pool, id) == c.TransactionalID {
+				p.closeTransaction(id)
+			}
+		}
+	}
+	return verdict, err
 }
 
 // takeSealed takes the living transaction of a committable out of the pool.
@@ -163,7 +157,7 @@ func (p *Pool) takeSealed(c checkpoint.Committable) *Transaction {
 }
 
 // keep puts a client whose EndTransaction returned nil aside for its id's next transaction.
-func (p *Pool) keep(id int32, cl *kgo.Client) {
+func (p *Pool) keep(id int32, cl *client) {
 	p.mu.Lock()
 	closed := p.closed
 	if !closed {
@@ -177,7 +171,8 @@ func (p *Pool) keep(id int32, cl *kgo.Client) {
 
 // client returns the kept client of an id, else a new one. A new client initialises the id whoever owns it, so before
 // that the id is initialised as its owner: a process that has slept while another took its ids over ends here.
-func (p *Pool) client(ctx context.Context, id int32) (*kgo.Client, error) {
+func (p *Pool) client(ctx context.Context, t *Transaction) (*client, error) {
+	id := t.id
 	p.mu.Lock()
 	cl, timeout, closed := p.idle[id], p.timeout, p.closed
 	delete(p.idle, id)
@@ -188,19 +183,26 @@ func (p *Pool) client(ctx context.Context, id int32) (*kgo.Client, error) {
 	if cl != nil {
 		return cl, nil
 	}
-	if err := p.reinit(ctx, id); err != nil {
-		return nil, err
-	}
+	sent := &requestCount{}
 	opts := p.cfg.Client
-	cl, err := kgo.NewClient(append(opts[:len(opts):len(opts)],
+	made, err := kgo.NewClient(append(opts[:len(opts):len(opts)],
 		kgo.TransactionalID(ID(p.cfg.Pool, id)),
 		kgo.TransactionTimeout(timeout),
+		kgo.WithHooks(sent),
 		kgo.DisableClientMetrics(), // Close would wait up to a second for a last push
 	)...)
 	if err != nil {
 		return nil, fmt.Errorf("creating Kafka client for transactional id %q: %w", ID(p.cfg.Pool, id), err)
 	}
-	return cl, nil
+	greet(ctx, made, ID(p.cfg.Pool, id))
+	if err := p.reinit(ctx, id, t.isClosed); err != nil {
+		made.Close()
+		return nil, err
+	}
+	p.mu.Lock()
+	p.asking[id] = sent
+	p.mu.Unlock()
+	return &client{made, sent}, nil
 }
 
 // Abort closes the id's client, which unblocks a blocked produce, and initialises the id, which aborts what was open in
@@ -220,7 +222,7 @@ func (p *Pool) Abort(ctx context.Context, id int32) error {
 	}
 	ctx, cancel := p.bound(ctx)
 	defer cancel()
-	return p.reinit(ctx, id)
+	return p.reinit(ctx, id, func() bool { return false })
 }
 
 // Close closes every client and ends no transaction: what is sealed stays sealed for the next process, what is open is
@@ -230,7 +232,7 @@ func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
 	taken, idle := p.taken, p.idle
-	p.taken, p.idle = map[int32]*Transaction{}, map[int32]*kgo.Client{}
+	p.taken, p.idle = map[int32]*Transaction{}, map[int32]*client{}
 	p.mu.Unlock()
 	for _, t := range taken {
 		t.Close()

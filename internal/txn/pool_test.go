@@ -83,9 +83,9 @@ func (b *bench) committed(t *testing.T) []string {
 func sealsAndCommits(t *testing.T, b *bench) {
 	b = b.withTopic(t)
 	p := b.pool(t, realkafka.Name(t))
-	_, err := p.Init(t.Context(), []checkpoint.Pool{p.cfg.Pool})
+	_, err := p.Init(t.Context(), []checkpoint.Pool{p.cfg.Pool}, nil)
 	require.NoError(t, err)
-	clients := map[int32]*kgo.Client{}
+	clients := map[int32]*client{}
 	var want []string
 	// Two transactions overlap, as they do when the record is written while the next one fills.
 	before := checkpoint.Committable{}
@@ -130,7 +130,7 @@ func TestSealedTransactionSurvivesClose(t *testing.T) {
 	verdict, err := next.Commit(t.Context(), c)
 	require.NoError(t, err)
 	require.Equal(t, checkpoint.Committed, verdict)
-	_, err = next.Init(t.Context(), []checkpoint.Pool{next.cfg.Pool})
+	_, err = next.Init(t.Context(), []checkpoint.Pool{next.cfg.Pool}, nil)
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"a", "b"}, b.committed(t))
 }
@@ -161,7 +161,7 @@ func TestCommitAndInitOutliveTheBroker(t *testing.T) {
 	initialised := make(chan error, 1)
 	id := realkafka.Name(t)
 	go func() {
-		_, err := b.Init(t.Context(), []string{id}, Timeouts{Candidates: []time.Duration{time.Minute}})
+		_, err := b.Init(t.Context(), []string{id}, Timeouts{Candidates: []time.Duration{time.Minute}}, nil)
 		initialised <- err
 	}()
 	require.NoError(t, cluster.Restart(0))
@@ -174,6 +174,7 @@ func TestCommitAndInitOutliveTheBroker(t *testing.T) {
 	_, err := p.Commit(t.Context(), c)
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"a", "b"}, b.committed(t))
+	answerLostWithTheBroker(t, b.withTopic(t))
 }
 
 // closedMeanwhile closes a pool while its client waits for the answer of a silent broker: nobody can tell then, and the
@@ -237,7 +238,7 @@ func TestInitFencesALivingProcess(t *testing.T) {
 	require.NoError(t, tx.Flush(t.Context()))
 
 	next := b.pool(t, zombie.cfg.Pool.Prefix)
-	_, err := next.Init(t.Context(), []checkpoint.Pool{next.cfg.Pool})
+	_, err := next.Init(t.Context(), []checkpoint.Pool{next.cfg.Pool}, nil)
 	require.NoError(t, err)
 	tx.Produce(b.records("late"))
 	require.NoError(t, tx.Flush(t.Context()))

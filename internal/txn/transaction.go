@@ -31,9 +31,9 @@ type Transaction struct {
 	epoch      int16
 
 	mu      sync.Mutex
-	started bool        // a goroutine runs begin, or has
-	closed  bool        // the client is closed, or given back to the pool
-	client  *kgo.Client // set by begin
+	started bool    // a goroutine runs begin, or has
+	closed  bool    // the client is closed, or given back to the pool
+	client  *client // set by begin
 	sealed  *checkpoint.Committable
 
 	// began is when the first record was produced, nil before.
@@ -93,7 +93,7 @@ func (t *Transaction) begun() error {
 // broker; its error is reported as ErrClosed.
 func (t *Transaction) begin() {
 	defer close(t.ready)
-	client, err := t.pool.client(t.pool.ctx, t.id)
+	client, err := t.pool.client(t.pool.ctx, t)
 	if err != nil {
 		t.err = err
 		return
@@ -113,7 +113,7 @@ func (t *Transaction) begin() {
 	}
 }
 
-func (t *Transaction) beginOn(client *kgo.Client) error {
+func (t *Transaction) beginOn(client *client) error {
 	if err := client.BeginTransaction(); err != nil {
 		return err
 	}
@@ -131,8 +131,7 @@ func (t *Transaction) beginOn(client *kgo.Client) error {
 				return &UnsupportedError{What: "transactions"}
 			}
 			t.producerID, t.epoch = id, epoch
-			t.pool.own(t.id, owner{id, epoch})
-			return nil
+			return t.pool.confirm(t.id, owner{id, epoch})
 		})
 }
 
@@ -225,11 +224,11 @@ func (t *Transaction) Diagnose(ctx context.Context, cause error) error {
 	<-t.ready // a record or begin has failed, so it is closed
 	ctx, cancel := t.pool.bound(ctx)
 	defer cancel()
-	var age time.Duration
-	if began := t.began.Load(); began != nil {
-		age = time.Since(*began)
+	var began time.Time
+	if first := t.began.Load(); first != nil {
+		began = *first
 	}
-	return t.pool.cfg.Broker.Diagnose(ctx, t.committable(), age, cause)
+	return t.pool.cfg.Broker.Diagnose(ctx, t.committable(), began, cause)
 }
 
 // end commits by the transaction's own client, which is kept where that succeeds and closed where it does not.
@@ -241,6 +240,7 @@ func (t *Transaction) end(ctx context.Context) error {
 		return ErrClosed
 	}
 	// Nothing but Close may follow an error: the outcome is open, and a second try would first run InitProducerId.
+	before := client.sent.ends.Load()
 	err := client.EndTransaction(ctx, kgo.TryCommit)
 	t.mu.Lock()
 	closed = t.closed
@@ -252,6 +252,12 @@ func (t *Transaction) end(ctx context.Context) error {
 	case err != nil:
 		client.Close()
 		return err
+	case client.sent.ends.Load() > before+1:
+		// One that was sent more than once, since its answer did not come in time, may still be on its way. Below
+		// transaction.version 2 it would commit the next transaction of this client, which has the same epoch, while that
+		// is open. The client that comes after this one takes another epoch.
+		client.Close()
+		return nil
 	}
 	t.pool.keep(t.id, client)
 	return nil

@@ -175,7 +175,7 @@ var scenarios = []scenario{
 	{
 		name: "id initialised again",
 		bring: func(t *testing.T, b *bench, _ *kgo.Client, c checkpoint.Committable) {
-			_, err := b.Init(t.Context(), []string{c.TransactionalID}, Timeouts{Candidates: []time.Duration{time.Minute}})
+			_, err := b.Init(t.Context(), []string{c.TransactionalID}, Timeouts{Candidates: []time.Duration{time.Minute}}, nil)
 			require.NoError(t, err)
 		},
 		v5: "PRODUCER_FENCED", v4: "PRODUCER_FENCED", below2: "PRODUCER_FENCED",
@@ -185,7 +185,7 @@ var scenarios = []scenario{
 		name: "committed, then id initialised again",
 		bring: func(t *testing.T, b *bench, cl *kgo.Client, c checkpoint.Committable) {
 			require.NoError(t, cl.EndTransaction(t.Context(), kgo.TryCommit))
-			_, err := b.Init(t.Context(), []string{c.TransactionalID}, Timeouts{Candidates: []time.Duration{time.Minute}})
+			_, err := b.Init(t.Context(), []string{c.TransactionalID}, Timeouts{Candidates: []time.Duration{time.Minute}}, nil)
 			require.NoError(t, err)
 		},
 		v5: "PRODUCER_FENCED", v4: "PRODUCER_FENCED", below2: "PRODUCER_FENCED",
@@ -228,6 +228,11 @@ func TestAtEachTransactionVersion(t *testing.T) {
 			t.Run("abort", func(t *testing.T) { ownerAbortsWhatIsOpen(t, b) })
 			t.Run("sleeper", func(t *testing.T) { sleeperTakesNothingBack(t, b) })
 			t.Run("traces", func(t *testing.T) { tracesAreOpenTransactions(t, b) })
+			t.Run("late commit", func(t *testing.T) { lateCommitEndsNothingElse(t, b) })
+			t.Run("sleeper before its client", func(t *testing.T) { sleeperBeforeItsClient(t, b) })
+			t.Run("start", func(t *testing.T) { startIsNotRefused(t, b) })
+			t.Run("sleeper in recovery", func(t *testing.T) { sleeperInRecoveryIsRefused(t, b) })
+			t.Run("abort of one's own", func(t *testing.T) { abortKnowsItsOwnDoing(t, b) })
 			t.Run("timeouts", func(t *testing.T) { timeoutIsTheBrokersMaximumUnlessSet(t, b, limit) })
 			if level == 0 {
 				t.Run("version 5 wedges", func(t *testing.T) { version5Wedges(t, b) })

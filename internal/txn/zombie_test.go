@@ -2,10 +2,14 @@ package txn
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidegate/tidegate/internal/checkpoint"
+	"github.com/tidegate/tidegate/tests/kafkaproxy"
 	"github.com/tidegate/tidegate/tests/realkafka"
 )
 
@@ -14,7 +18,7 @@ import (
 func ownerAbortsWhatIsOpen(t *testing.T, b *bench) {
 	b = b.withTopic(t)
 	p := b.pool(t, realkafka.Name(t))
-	_, err := p.Init(t.Context(), []checkpoint.Pool{p.cfg.Pool})
+	_, err := p.Init(t.Context(), []checkpoint.Pool{p.cfg.Pool}, nil)
 	require.NoError(t, err)
 	require.NoError(t, p.Abort(t.Context(), 0), "nothing is open")
 	for range 3 {
@@ -43,9 +47,9 @@ func sleeperTakesNothingBack(t *testing.T, b *bench) {
 	prefix := realkafka.Name(t)
 	sleeper, owner := b.pool(t, prefix), b.pool(t, prefix)
 	pools := []checkpoint.Pool{sleeper.cfg.Pool}
-	_, err := sleeper.Init(t.Context(), pools)
+	_, err := sleeper.Init(t.Context(), pools, nil)
 	require.NoError(t, err)
-	_, err = owner.Init(t.Context(), pools)
+	_, err = owner.Init(t.Context(), pools, nil)
 	require.NoError(t, err)
 	_, sealed := b.seal(t, owner, 0, "of the new owner")
 
@@ -63,4 +67,46 @@ func sleeperTakesNothingBack(t *testing.T, b *bench) {
 	verdict, err = owner.Commit(t.Context(), sealed)
 	require.NoError(t, err)
 	require.Equal(t, checkpoint.Committed, verdict)
+}
+
+// sleeperBeforeItsClient: a process sleeps after it has made sure that it owns the id, and before its client's own
+// InitProducerId, which the broker takes from everybody.
+func sleeperBeforeItsClient(t *testing.T, b *bench) {
+	b = b.withTopic(t)
+	sleeper, proxy := b.proxied(t)
+	sleeper.cfg.Broker = b.Broker // which does not go through the proxy
+	pools := []checkpoint.Pool{sleeper.cfg.Pool}
+	_, err := sleeper.Init(t.Context(), pools, nil)
+	require.NoError(t, err)
+	proxy.Set(kafkaproxy.Rule{Key: kmsg.InitProducerID, Side: kafkaproxy.Request, Effect: kafkaproxy.Delay, Delay: 3 * time.Second, Times: 1})
+	var e errs
+	tx := sleeper.Begin(0, e.done)
+	woken := make(chan error, 1)
+	go func() { woken <- tx.Ready(t.Context()) }()
+	require.Eventually(t, func() bool { return proxy.Hits() == 1 }, 20*time.Second, time.Millisecond)
+	owner := b.pool(t, sleeper.cfg.Pool.Prefix)
+	_, err = owner.Init(t.Context(), pools, nil)
+	require.NoError(t, err)
+	requireFenced(t, <-woken)
+}
+
+// lateCommitEndsNothingElse: the request that is to commit a transaction is held up on its way, the client sends it again,
+// and the first one arrives when the id's next transaction is open.
+func lateCommitEndsNothingElse(t *testing.T, b *bench) {
+	b = b.withTopic(t)
+	p, proxy := b.proxied(t, kgo.RequestTimeoutOverhead(time.Second))
+	_, err := p.Init(t.Context(), []checkpoint.Pool{p.cfg.Pool}, nil)
+	require.NoError(t, err)
+	_, c := b.seal(t, p, 0, "committed")
+	const late = 5 * time.Second
+	arrived := time.After(late + time.Second)
+	proxy.Set(kafkaproxy.Rule{Key: kmsg.EndTxn, Side: kafkaproxy.Request, Effect: kafkaproxy.Delay, Delay: late, Times: 1})
+	verdict, err := p.Commit(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, checkpoint.Committed, verdict)
+	require.Equal(t, 1, proxy.Clear())
+	_, c = b.seal(t, p, 0, "open")
+	<-arrived
+	require.Equal(t, "Ongoing", b.seen(t, c.TransactionalID))
+	require.Equal(t, []string{"committed"}, b.committed(t))
 }

@@ -42,6 +42,7 @@ func (w *ward) brokers(t *testing.T) {
 			}
 			what := fmt.Sprintf("brokers: one of %d killed %d times, the coordinator %d times", count, n, coordinators)
 			fmt.Printf("%s, transaction.version %d: %s, longest pause %v\n", what, w.tv, su.line(), su.longestPause.Round(time.Millisecond))
+			require.False(t, su.dirty(), "first %v", su.checker.found.first)
 			require.Empty(t, su.words, "the pipeline goes on by itself")
 			su.end(t, what)
 		})

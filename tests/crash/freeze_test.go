@@ -106,7 +106,7 @@ func (su *sufferer) stoppedAt(at string, nth int) (bool, error) {
 
 // waitsFor is awaitWords for a text that may not come.
 func waitsFor(p *child.Process, log string, from int64, text string) (bool, error) {
-	err := awaitWordsFor(p, log, from, text, 3*stepWait)
+	err := awaitWordsFor(p, log, from, text, 10*stepWait)
 	if err != nil && p.Ended() {
 		return false, err
 	}

@@ -20,8 +20,9 @@ import (
 // fencedLimit is how long a pipeline may not notice that another one has its ids.
 const fencedLimit = 15 * time.Second
 
-// fencedWords are what a pipeline says whose ids another one has taken.
-var fencedWords = regexp.MustCompile(`taken over by another owner|initialised again`)
+// fencedWords are what a pipeline says whose ids another one has taken. One that slept in a write of a record may find
+// first that it took too long.
+var fencedWords = regexp.MustCompile(`taken over by another owner|initialised again|was suspended`)
 
 // lockWords are what a pipeline says that finds its store in use.
 var lockWords = regexp.MustCompile(`(?i)lock|in use`)
@@ -128,9 +129,16 @@ func (w *ward) storeCopied(t *testing.T, su *sufferer, at string, generation int
 		}
 		su.p.Signal(syscall.SIGSTOP)
 	} else {
+		if err := su.goOn(); err != nil { // there is a state, which another one can have a copy of
+			return err
+		}
 		su.p.Kill()
-		if came, err := su.stoppedAt(at, 1); err != nil || !came {
-			return fmt.Errorf("%s did not come: %w", at, err)
+		came, err := su.stoppedAt(at, 1)
+		if err != nil {
+			return err
+		}
+		if !came {
+			return errors.New("that moment did not come")
 		}
 	}
 	older := su.p
