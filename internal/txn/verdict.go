@@ -79,8 +79,13 @@ func (b *Broker) commitOld(ctx context.Context, c checkpoint.Committable, able a
 		if err != nil {
 			return 0, err
 		}
-		if verdict == checkpoint.Aborted {
+		switch verdict {
+		case checkpoint.Aborted:
 			return verdict, nil
+		case 0:
+			// The coordinator refuses the epoch from the moment on that it begins to abort, and until that is written says
+			// that the transaction is open.
+			return 0, errSettling
 		}
 		b.unknown(c, to4)
 		return checkpoint.Unknown, nil
