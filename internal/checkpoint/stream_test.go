@@ -314,6 +314,35 @@ func TestWithoutCheckpointsNobodyWaits(t *testing.T) {
 	})
 }
 
+// An output that is added to a running stream (dynamic) is declared, and before it connects, the next input of a sequence.
+func TestWithoutCheckpointsABuildThatWasReplacedJoins(t *testing.T) {
+	for name, cfg := range map[string]*Config{"none": nil, "checkpoints": &benchConfig} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.declare(cfg, Pool{})
+				srcErr, sinkErr := b.join()
+				require.NoError(t, errors.Join(srcErr, sinkErr))
+				added, err := b.stream.DeclareSink(SinkDeclaration{Key: "added"})
+				require.NoError(t, err)
+				next, err := b.stream.DeclareSource(SourceDeclaration{Key: "next", Checkpoint: cfg, OpenStore: b.store.open})
+				require.NoError(t, err)
+				err = added.JoinSink(t.Context(), "cluster", new(ledger))
+				if cfg != nil {
+					require.ErrorContains(t, err, "another one has replaced")
+				} else {
+					require.NoError(t, err)
+					require.NoError(t, next.JoinSource(t.Context(), new(counter)))
+				}
+				require.NoError(t, next.Close(t.Context(), true))
+				added.Leave()
+				require.NoError(t, b.srcSeat.Close(t.Context(), true))
+				b.sinkSeat.Leave()
+			})
+		})
+	}
+}
+
 func TestRebuiltStreamEndsItsPredecessorAndGoesOnFromItsRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

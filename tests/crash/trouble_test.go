@@ -168,7 +168,7 @@ func (su *sufferer) end(t *testing.T, what string) {
 	v, err := su.finishWith(su.p)
 	fmt.Printf("%s, transaction.version %d: in the end %v\n", what, su.names.TransactionVersion, v)
 	require.NoError(t, err)
-	require.True(t, v.clean(false), v)
+	require.True(t, v.clean(su.scenario.repeats), v)
 	require.Positive(t, v.in)
 }
 
