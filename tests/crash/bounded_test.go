@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"testing"
 	"time"
 
@@ -39,12 +38,11 @@ func (b *shapeBench) tryBounded(t *testing.T, s scenario, row *shapeRow) error {
 		tr := &trial{scenario: s, names: own, cluster: b.cluster, binary: b.connect, rng: rng, stall: stallLimit, producer: p}
 		kills := min(killsPerJob, b.kills-row.kills)
 		if jobs == 0 {
-			kills = 0 // the first one shows how long it takes
+			kills = 0
 		}
-		began := time.Now()
-		v, err := tr.endure(kills, usual, p.written)
+		v, took, err := tr.endure(kills, usual, p.written)
 		if jobs == 0 {
-			usual = time.Since(began)
+			usual = took // the first one shows it
 		}
 		row.kills += tr.kills
 		row.verdict.add(v)
@@ -56,45 +54,48 @@ func (b *shapeBench) tryBounded(t *testing.T, s scenario, row *shapeRow) error {
 	return nil
 }
 
-// endure runs a job to its end, through so many kills, and runs it once more, which is to change nothing.
-func (tr *trial) endure(kills int, usual time.Duration, written []int64) (verdict, error) {
-	if err := os.MkdirAll(tr.names.Dir, 0o755); err != nil {
-		return verdict{}, err
-	}
+// endure runs a job to its end, through so many kills, and then once more, which is to change nothing. It tells how long
+// the job took.
+func (tr *trial) endure(kills int, usual time.Duration, written []int64) (v verdict, took time.Duration, err error) {
 	if err := tr.rewrite(); err != nil {
-		return verdict{}, err
+		return v, 0, err
 	}
 	if err := tr.look(); err != nil {
-		return verdict{}, err
+		return v, 0, err
 	}
 	defer tr.observer.Close()
-	due := tr.scenario.due(written)
-	for {
-		ended, err := tr.runOrKill(tr.kills < kills, usual, tr.checker.expected(due))
-		if err != nil {
-			return tr.checker.result(due), err
-		}
-		if ended {
-			break
+	due, began := tr.scenario.due(written), time.Now()
+	for ended := false; !ended; {
+		if ended, err = tr.runOrKill(tr.kills < kills, usual, tr.checker.expected(due)); err != nil {
+			return tr.checker.result(due), 0, err
 		}
 	}
+	took = time.Since(began)
 	if err := tr.checkStopped(); err != nil {
-		return tr.checker.result(due), tr.failed(fmt.Errorf("after the end of the job: %w", err))
+		return tr.checker.result(due), took, tr.failed(fmt.Errorf("after the end of the job: %w", err))
 	}
-	v := tr.checker.result(due)
+	v = tr.checker.result(due)
 	if !tr.scenario.kept(v) {
-		return v, tr.failed(fmt.Errorf("the job has ended, exit code 0: promised %s, and came: %v", tr.scenario.promise(), v))
+		return v, took, tr.failed(fmt.Errorf("the job has ended, exit code 0: promised %s, and came: %v", tr.scenario.promise(), v))
 	}
-	if ended, err := tr.runOrKill(false, usual, 0); err != nil || !ended {
-		return v, fmt.Errorf("starting the job once more after its end: %w", err)
+	if err := tr.onceMore(due, v); err != nil {
+		return v, took, tr.failed(fmt.Errorf("starting the job once more after its end: %w", err))
+	}
+	return v, took, nil
+}
+
+// onceMore starts a job that has ended.
+func (tr *trial) onceMore(due []int64, before verdict) error {
+	if _, err := tr.runOrKill(false, 0, 0); err != nil {
+		return err
 	}
 	if err := tr.checkStopped(); err != nil {
-		return v, tr.failed(fmt.Errorf("starting the job once more after its end: %w", err))
+		return err
 	}
-	if again := tr.checker.result(due); again.out != v.out {
-		return again, tr.failed(fmt.Errorf("starting the job once more after its end: %d records came out again", again.out-v.out))
+	if after := tr.checker.result(due); after.out != before.out {
+		return fmt.Errorf("%d records came out again", after.out-before.out)
 	}
-	return v, nil
+	return nil
 }
 
 // runOrKill runs the job to its end, or kills it: at any moment, or when nearly everything has come out.
@@ -125,14 +126,14 @@ func (tr *trial) runOrKill(kill bool, usual time.Duration, expected int64) (ende
 
 // awaitMoment waits for a random moment.
 func (tr *trial) awaitMoment(p *child.Process, usual time.Duration, expected int64) error {
-	if tr.rng.IntN(2) == 0 {
+	if tr.rng.IntN(3) > 0 {
 		return tr.followFor(p, time.Duration(tr.rng.Int64N(int64(usual))))
 	}
 	near := expected - tr.rng.Int64N(expected/5+1)
 	if err := tr.follow(p, tr.stall, func() bool { return tr.checker.distinct >= near }); err != nil {
 		return err
 	}
-	return tr.followFor(p, time.Duration(tr.rng.Int64N(int64(200*time.Millisecond))))
+	return tr.followFor(p, time.Duration(tr.rng.Int64N(int64(100*time.Millisecond))))
 }
 
 // add adds up what has become of the records of several jobs.
