@@ -17,32 +17,43 @@ const (
 )
 
 // Wait waits before a component connects again. It returns what Connect is to return where there is no point in it any
-// more: Benthos itself would go on trying until the shutdown timeout.
-func Wait(ctx context.Context, seat *checkpoint.Seat, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
+// more: Benthos itself would go on trying until the shutdown timeout. In streams mode the process goes on without a
+// stream that has failed: its components stay unconnected, so that /ready is false, and Benthos logs the cause now and
+// then, until the stream is stopped.
+func Wait(ctx context.Context, seat *checkpoint.Seat, streamID string, d time.Duration) error {
 	select {
-	case <-t.C:
+	case <-time.After(d):
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-seat.Life().Done():
-		if seat.Failure() == nil {
-			return service.ErrEndOfInput
-		}
 	}
-	return nil
+	failure := seat.Failure()
+	switch {
+	case failure == nil:
+		return service.ErrEndOfInput
+	case streamID == "":
+		return nil
+	}
+	select {
+	case <-time.After(failedWait):
+		return service.NewErrBackOff(failure, retryNow)
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-seat.Deserted():
+		return service.ErrEndOfInput
+	}
 }
 
 // Connected is what Connect returns for the outcome of connecting and joining. A stream that has failed ends its
-// component, as the process ends. In streams mode the process goes on without it: there the component stays unconnected,
-// so that /ready is false, and Benthos logs the cause now and then.
+// component, as the process ends, but for streams mode, where Wait comes next.
 func Connected(seat *checkpoint.Seat, streamID string, err error) error {
 	failure := seat.Failure()
 	switch {
 	case err == nil:
 		return nil
 	case failure != nil && streamID != "":
-		return service.NewErrBackOff(failure, failedWait)
+		return service.NewErrBackOff(failure, retryNow)
 	case failure != nil, seat.Life().Err() != nil:
 		return service.ErrEndOfInput
 	}

@@ -108,7 +108,9 @@ func Main(opts ...service.CLIOptFunc) int {
 	fatal.Unlock()
 	defer close(ended)
 
-	opts = append([]service.CLIOptFunc{holdEarlyStop(ended), service.CLIOptOnConfigParse(CheckTopology)}, opts...)
+	opts = append([]service.CLIOptFunc{
+		holdEarlyStop(ended), service.CLIOptOnConfigParse(CheckTopology), service.CLIOptCustomRunFlags(nil, noteFile),
+	}, opts...)
 	code, err := service.RunCLIToCode(context.Background(), opts...)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

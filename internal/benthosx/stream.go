@@ -1,6 +1,7 @@
 package benthosx
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/redpanda-data/benthos/v4/public/service"
@@ -41,4 +42,10 @@ func ComponentKey(res *service.Resources) string {
 		return l
 	}
 	return strings.Join(res.Path(), ".")
+}
+
+// Successive tells whether the component's key may stand for several, one after the other: the children of a sequence have
+// one path.
+func Successive(res *service.Resources) bool {
+	return res.Label() == "" && slices.Contains(res.Path(), "sequence")
 }

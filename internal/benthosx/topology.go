@@ -5,116 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-
-	"github.com/redpanda-data/benthos/v4/public/service"
-	"gopkg.in/yaml.v3"
 )
 
-// A plugin sees only its own config. Whether a stream can be checkpointed is decided by what stands around it: a buffer
-// acknowledges before anything is written, a batch without a period never ends, outputs that come and go cannot be
-// found again at a recovery. So the whole file is checked before its stream is built, and a source with checkpoints
-// does not start where nobody has checked.
-
-// looked is what a look at the whole config has found.
-var looked struct {
-	sync.Mutex
-	// done is set once somebody has looked, accepted where a host takes everything.
-	done, accepted bool
-	// refused is why checkpoints could not hold what they promise, nil where nothing is in their way.
-	refused error
-}
-
-var (
-	// errUnchecked is what a source says that does not know what stands around it.
-	errUnchecked = errors.New("checkpoints need a look at the whole config, which this build does not take: a main of one's " +
-		"own calls host.Main of cmd/connect/host, or host.CheckTopology in its CLIOptOnConfigParse")
-	// errStreamsMode is what a source says in streams mode.
-	errStreamsMode = errors.New("streams mode gives no sight of a stream's whole config (a buffer would lose what a " +
-		"checkpoint counts as written), so checkpoints are refused there for now: run the stream by `connect run`")
-	// errReloaded is what a source says after a reload, which no callback of Benthos's announces.
-	errReloaded = errors.New("the config was reloaded (-w), and what stands around a checkpointed source now was not " +
-		"checked: start the process anew; it goes on from its last checkpoint")
-)
-
-// RequireTopology tells whether a source may be checkpointed where it stands. incarnation counts how often its stream was
-// built in this process.
-func RequireTopology(res *service.Resources, incarnation int) error {
-	looked.Lock()
-	defer looked.Unlock()
-	switch {
-	case looked.accepted:
-		return nil
-	case res.StreamID() != "":
-		return errStreamsMode
-	case !looked.done:
-		return errUnchecked
-	case incarnation > 1:
-		return errReloaded
-	}
-	return looked.refused
-}
-
-// AcceptTopology takes whatever is around a source, for a host that builds streams in code and knows better.
-func AcceptTopology() {
-	looked.Lock()
-	defer looked.Unlock()
-	looked.accepted = true
-}
-
-// CheckTopology looks at the whole config, and refuses one whose checkpoints could not hold what they promise. Its error
-// names every place. Where no checkpointed source is in sight, as behind a template, what it found is kept for one that
-// turns up.
-func CheckTopology(conf *service.ParsedConfig) error {
-	root := map[string]any{}
-	for _, section := range []string{"input", "buffer", "pipeline", "output", "input_resources", "processor_resources", "output_resources"} {
-		v, err := conf.FieldAny(section)
-		if err != nil {
-			continue // not in the config
-		}
-		if v, err = plain(v); err != nil {
-			return fmt.Errorf("reading %s: %w", section, err)
-		}
-		root[section] = v
-	}
-	checkpointed, refused := checkTopology(root)
-	looked.Lock()
-	looked.done, looked.refused = true, refused
-	looked.Unlock()
-	if checkpointed {
-		return refused
-	}
-	return nil
-}
-
-// plain decodes what the parser has left as YAML.
-func plain(v any) (out any, err error) {
-	switch v := v.(type) {
-	case *yaml.Node:
-		err = v.Decode(&out)
-		return out, err
-	case []any:
-		list := make([]any, len(v))
-		for i := range v {
-			if list[i], err = plain(v[i]); err != nil {
-				return nil, err
-			}
-		}
-		return list, nil
-	case map[string]any:
-		object := make(map[string]any, len(v))
-		for key := range v {
-			if object[key], err = plain(v[key]); err != nil {
-				return nil, err
-			}
-		}
-		return object, nil
-	}
-	return v, nil
-}
-
-func checkTopology(root map[string]any) (checkpointed bool, refused error) {
-	t := &topology{}
+// checkTopology walks over a config. refused is why checkpoints could not hold what they promise, nil where nothing is in
+// their way.
+func checkTopology(root map[string]any) (t *topology, refused error) {
+	t = &topology{copies: 1}
 	t.walk(root, nil)
 	var errs []error
 	refuse := func(path, format string, args ...any) {
@@ -134,9 +30,18 @@ func checkTopology(root map[string]any) (checkpointed bool, refused error) {
 	for _, p := range t.restarting {
 		refuse(p, "restart_input builds the source anew in the middle of a stream; remove it")
 	}
-	for _, p := range t.sequences {
-		refuse(p, "a checkpointed kafka_flink_source cannot be part of a sequence yet; run one after the other, or read them "+
-			"at once by a broker")
+	for _, p := range t.sharded {
+		refuse(p, "a sharded join acknowledges records when it has them in memory, so a checkpoint would count them as done; "+
+			"remove it")
+	}
+	for _, p := range t.copied {
+		refuse(p, "each copy of a kafka_flink_source reads every record; remove copies: one source reads as fast as its "+
+			"pipeline takes")
+	}
+	for _, p := range t.deleting {
+		if t.sinks == 0 {
+			refuse(p, "on_stop: delete inside a sequence would delete the checkpoints when the first input ends; use retain")
+		}
 	}
 	for _, p := range t.dedupes {
 		refuse(p, "dedupe notes a record before it is delivered, and its cache is not part of a checkpoint: when a failure "+
@@ -148,14 +53,15 @@ func checkTopology(root map[string]any) (checkpointed bool, refused error) {
 			"output: nobody could tell what of it a transaction holds; use a stream of its own, or "+
 			"delivery_guarantee: at-least-once")
 	}
-	return t.checkpointed, errors.Join(errs...)
+	return t, errors.Join(errs...)
 }
 
 // topology is what a walk over the config has found, by path.
 type topology struct {
-	checkpointed, exactlyOnce                            bool
-	endless, dynamic, restarting, sequences, otherInputs []string
-	dedupes                                              []string
+	checkpointed, exactlyOnce                                                     bool
+	endless, dynamic, restarting, sharded, copied, deleting, dedupes, otherInputs []string
+	// sinks is how many there are; copies how many of what is being looked at.
+	sinks, copies int
 }
 
 // containers are inputs that hold inputs.
@@ -171,7 +77,10 @@ func (t *topology) walk(v any, path []string) {
 	case map[string]any:
 		for key, e := range v {
 			t.look(key, e, at(key))
+			copies := t.copies
+			t.copies *= copiesOf(key, e)
 			t.walk(e, at(key))
+			t.copies = copies
 		}
 		if t.isInput(path) {
 			t.lookAtInput(v, path)
@@ -184,13 +93,10 @@ func (t *topology) look(key string, v any, path []string) {
 	name := strings.Join(path, ".")
 	switch key {
 	case "kafka_flink_source":
-		checkpoint, _ := object["checkpoint"].(map[string]any)
-		t.checkpointed = t.checkpointed || checkpoint["interval"] != nil
-		if i := slices.Index(path, "sequence"); i >= 0 {
-			t.sequences = append(t.sequences, strings.Join(path[:i+1], "."))
-		}
+		t.lookAtSource(object, path)
 	case "kafka_flink_sink":
 		t.exactlyOnce = t.exactlyOnce || strings.EqualFold(fmt.Sprint(object["delivery_guarantee"]), "exactly-once")
+		t.sinks += t.copies
 	case "batching", "policy":
 		if endless(object) {
 			t.endless = append(t.endless, name)
@@ -204,11 +110,40 @@ func (t *topology) look(key string, v any, path []string) {
 		if _, is := object["cache"].(string); is {
 			t.dedupes = append(t.dedupes, name)
 		}
+	case "sequence":
+		join, _ := object["sharded_join"].(map[string]any)
+		if kind, _ := join["type"].(string); kind != "" && kind != "none" {
+			t.sharded = append(t.sharded, name+".sharded_join")
+		}
 	case "read_until":
 		if object["restart_input"] == true {
 			t.restarting = append(t.restarting, name)
 		}
 	}
+}
+
+func (t *topology) lookAtSource(source map[string]any, path []string) {
+	checkpoint, _ := source["checkpoint"].(map[string]any)
+	if checkpoint["interval"] == nil {
+		return
+	}
+	t.checkpointed = true
+	name := strings.Join(path, ".")
+	if t.copies > 1 {
+		t.copied = append(t.copied, name)
+	}
+	if slices.Contains(path, "sequence") && strings.EqualFold(fmt.Sprint(checkpoint["on_stop"]), "delete") {
+		t.deleting = append(t.deleting, name+".checkpoint.on_stop")
+	}
+}
+
+// copiesOf is how many of its children a broker makes.
+func copiesOf(key string, v any) int {
+	object, _ := v.(map[string]any)
+	if n, ok := object["copies"].(int); ok && key == "broker" && n > 1 {
+		return n
+	}
+	return 1
 }
 
 // endless tells whether a batch policy gathers records without a limit in time.

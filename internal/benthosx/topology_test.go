@@ -3,7 +3,6 @@ package benthosx
 import (
 	"testing"
 
-	"github.com/redpanda-data/benthos/v4/public/service"
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
 )
@@ -35,8 +34,18 @@ func TestTopologyThatCheckpointsCannotHoldIsRefused(t *testing.T) {
 			"input.broker.inputs.1.generate: an input without checkpoints"},
 		"another input, at-least-once": {
 			"input: { broker: { inputs: [ { " + source + " }, { generate: {} } ] } }\noutput: { kafka_flink_sink: {} }\n", ""},
-		"a sequence": {
-			"input: { sequence: { inputs: [ { " + source + " }, { " + source + " } ] } }\n", "input.sequence: a checkpointed"},
+		"a sequence": {"input: { sequence: { inputs: [ { " + source + " }, { " + source + " } ] } }\n", ""},
+		"a sequence that joins": {
+			"input: { sequence: { sharded_join: { type: outer }, inputs: [ { " + source + " } ] } }\n",
+			"input.sequence.sharded_join: a sharded join acknowledges"},
+		"a sequence without sinks that deletes": {
+			"input: { sequence: { inputs: [ { kafka_flink_source: { checkpoint: { interval: 1s, on_stop: delete } } } ] } }\n",
+			"input.sequence.inputs.0.kafka_flink_source.checkpoint.on_stop: on_stop: delete inside a sequence"},
+		"a sequence with a sink that deletes": {
+			"input: { sequence: { inputs: [ { kafka_flink_source: { checkpoint: { interval: 1s, on_stop: delete } } } ] } }\n" + sink, ""},
+		"copies of a source": {
+			"input: { broker: { copies: 2, inputs: [ { " + source + " } ] } }\n",
+			"input.broker.inputs.0.kafka_flink_source: each copy of a kafka_flink_source reads every record"},
 		"a resource output that batches without a period": {
 			"input: { " + source + " }\noutput_resources: [ { label: o, broker: { batching: { count: 9 }, outputs: [] } } ]\n",
 			"output_resources.0.broker.batching"},
@@ -57,28 +66,21 @@ func TestTopologyThatCheckpointsCannotHoldIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var root map[string]any
 			require.NoError(t, yaml.Unmarshal([]byte(tc.conf), &root))
-			checkpointed, err := checkTopology(root)
+			found, err := checkTopology(root)
 			if tc.want == "" {
-				require.True(t, err == nil || !checkpointed, "%v", err)
+				require.True(t, err == nil || !found.checkpointed, "%v", err)
 			} else {
-				require.True(t, checkpointed)
+				require.True(t, found.checkpointed)
 				require.ErrorContains(t, err, tc.want)
 			}
 		})
 	}
 }
 
-func TestWhatIsInTheWayOfCheckpointsIsKeptForASourceThatTurnsUp(t *testing.T) {
-	defer func() { looked.done, looked.refused = false, nil }()
+func TestSinksAreCounted(t *testing.T) {
 	var root map[string]any
-	require.NoError(t, yaml.Unmarshal([]byte("input: { my_template: {} }\nbuffer: { memory: {} }\n"), &root))
-	checkpointed, refused := checkTopology(root)
-	require.False(t, checkpointed)
-	looked.done, looked.refused = true, refused
-	require.ErrorContains(t, RequireTopology(service.MockResources(), 1), "a memory buffer")
-	looked.refused = nil
-	require.NoError(t, RequireTopology(service.MockResources(), 1))
-	require.ErrorIs(t, RequireTopology(service.MockResources(), 2), errReloaded)
-	looked.done = false
-	require.ErrorIs(t, RequireTopology(service.MockResources(), 1), errUnchecked)
+	require.NoError(t, yaml.Unmarshal([]byte("output: { broker: { copies: 3, outputs: [ { kafka_flink_sink: {} }, { drop: {} } ] } }"), &root))
+	found, err := checkTopology(root)
+	require.NoError(t, err)
+	require.Equal(t, 3, found.sinks)
 }

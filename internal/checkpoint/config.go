@@ -45,6 +45,8 @@ type Config struct {
 type SourceDeclaration struct {
 	// Key is the label, else the config path.
 	Key string
+	// Successive is set where the key may stand for several sources, one after the other.
+	Successive bool
 	// Checkpoint is nil where checkpointing is off.
 	Checkpoint *Config
 	// OpenStore opens the state store; it is called once, when every component has joined.

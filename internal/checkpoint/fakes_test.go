@@ -76,6 +76,9 @@ type counter struct {
 	starts    int
 	committed int64
 	finished  bool
+	verified  bool
+	refused   error         // by Verify
+	hold      chan struct{} // holds up Pause
 }
 
 func (c *counter) state() SourceState {
@@ -83,7 +86,7 @@ func (c *counter) state() SourceState {
 }
 func (c *counter) advance(n int64)                           { c.mu.Lock(); c.at += n; c.mu.Unlock() }
 func (c *counter) Traces(context.Context) (string, error)    { return "", nil }
-func (c *counter) Verify(context.Context, SourceState) error { return nil }
+func (c *counter) Verify(context.Context, SourceState) error { c.verified = true; return c.refused }
 func (c *counter) Resume()                                   {}
 func (c *counter) Halt(context.Context) error                { return nil }
 func (c *counter) Finish()                                   { c.mu.Lock(); c.finished = true; c.mu.Unlock() }
@@ -99,7 +102,14 @@ func (c *counter) Start(tag Tag, from SourceState) {
 	c.tag, c.at = tag, from.Splits[0].Offset
 	c.starts++
 }
-func (c *counter) Pause(context.Context) (SourceState, error) {
+func (c *counter) Pause(ctx context.Context) (SourceState, error) {
+	if c.hold != nil {
+		select {
+		case <-c.hold:
+		case <-ctx.Done():
+			return SourceState{}, ctx.Err()
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state(), nil
@@ -227,7 +237,7 @@ func (b *bench) declare(cfg *Config, pool Pool) {
 // join connects both ends, as Benthos does, at the same time.
 func (b *bench) join() (srcErr, sinkErr error) {
 	var wg sync.WaitGroup
-	wg.Go(func() { srcErr = b.srcSeat.JoinSource(b.t.Context(), b.src) })
+	wg.Go(func() { srcErr = b.srcSeat.JoinSource(b.t.Context(), b.src, 1) })
 	wg.Go(func() { sinkErr = b.sinkSeat.JoinSink(b.t.Context(), "cluster", b.sink) })
 	wg.Wait()
 	return srcErr, sinkErr

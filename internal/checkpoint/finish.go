@@ -30,7 +30,10 @@ func (m *Machine) onClosing(ev Closing) {
 	case m.phase == phaseRestart:
 		m.die(fmt.Errorf("stopped while restarting; the next start goes on from the last checkpoint: %w", m.lastCause))
 	case m.phase != phaseRunning:
-		m.stop()
+		// One that is closed while others go on, as by read_until, has emitted nothing yet: it joins the first barrier.
+		if !slices.ContainsFunc(m.sources, func(s source) bool { return !s.closing && s.status != sourceReleased }) {
+			m.stop()
+		}
 	case s.status != sourceRunning:
 		m.closeDone(s)
 	}

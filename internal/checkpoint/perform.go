@@ -152,11 +152,9 @@ func (r *run) commit(ctx context.Context, a Commit) (CommitDone, error) {
 func (r *run) writeRecord(a Write) {
 	rec := *a.Record
 	rec.WrittenUnixMs = time.Now().UnixMilli()
-	r.writing.Add(1)
 	r.work.Add(1)
 	go func() {
 		defer r.work.Done()
-		defer r.writing.Done()
 		data := EncodeRecord(&rec)
 		r.stream.opts.Metrics.Gauge(metricRecordBytes, int64(len(data)))
 		err := r.store.Put(context.WithoutCancel(r.ctx), rec.Number, data)
@@ -244,22 +242,22 @@ func (r *run) closeDone(a CloseDone) {
 		seat.end()
 		return
 	}
-	last := r.m.released()
 	r.work.Add(1)
 	go func() {
 		defer r.work.Done()
 		defer seat.end()
-		inGroup := r.offsets.wait(offsetCommitWait)
-		if last && r.cfg.DeleteOnStop {
-			r.deleteRecords(inGroup)
-		}
+		r.offsets.wait(offsetCommitWait)
 	}()
 }
 
-// deleteRecords is on_stop: delete, which holds only when nothing is left that a record would be needed for.
-func (r *run) deleteRecords(inGroup bool) {
+// deleteRecords is checkpoint.on_stop: delete. It waits until every component has left, since a source that ends may be
+// followed by another one, and holds only when nothing is left that a record would be needed for.
+func (r *run) deleteRecords() {
+	if !errors.Is(context.Cause(r.ctx), ErrLeft) || !r.cfg.DeleteOnStop || !r.m.alive() || !r.m.released() || len(r.m.known.Entries) > 0 {
+		return
+	}
 	log := r.stream.opts.Logger
-	if !inGroup {
+	if !r.offsets.wait(offsetCommitWait) {
 		log.Warn("checkpoint records are kept although checkpoint.on_stop is delete: the last positions could not be " +
 			"committed to the consumer group")
 		return

@@ -115,12 +115,19 @@ func (m *Machine) dropRemoved() bool {
 }
 
 func (m *Machine) onVerified(ev Verified) {
-	if s := m.sourceOf(ev.Key); s != nil {
+	if s := m.sourceOf(ev.Key); s != nil && !s.verified {
 		s.verified = true
+		if m.phase > phaseResolve {
+			m.resolve(s)
+		}
 	}
 	if s := m.sinkOf(ev.Key); s != nil {
 		s.verified = true
 	}
+}
+
+func (m *Machine) resolve(s *source) {
+	m.do(Resolve{Source: s.key, Restored: stateOf(m.positions, s.key)})
 }
 
 func (m *Machine) advanceRecovery() bool {
@@ -171,7 +178,7 @@ func (m *Machine) enterResolve() bool {
 		m.do(CommitOffsets{Checkpoint: m.known.LastCheckpoint, Positions: m.positions})
 	}
 	for i := range m.sources {
-		m.do(Resolve{Source: m.sources[i].key, Restored: stateOf(m.positions, m.sources[i].key)})
+		m.resolve(&m.sources[i])
 	}
 	return true
 }
@@ -245,14 +252,24 @@ func (m *Machine) initPools(s *sink) []Pool {
 	return slices.Compact(out)
 }
 
-// onJoined lets a source in that comes to a running stream, as the children of a sequence do.
+// onJoined lets a source in that comes to a running stream, as the children of a sequence do. What the newest record
+// says of it is compared with its cluster first, as in a recovery.
 func (m *Machine) onJoined(ev Joined) {
-	if s := m.sourceOf(ev.Source); s != nil {
-		*s = source{key: ev.Source}
+	late := source{key: ev.Source}
+	s := m.sourceOf(ev.Source)
+	if s != nil {
+		*s = late
 	} else {
-		m.sources = append(m.sources, source{key: ev.Source})
+		m.sources = append(m.sources, late)
+		s = &m.sources[len(m.sources)-1]
 	}
-	m.do(Resolve{Source: ev.Source, Restored: stateOf(m.positions, ev.Source)})
+	restored := stateOf(m.positions, ev.Source)
+	if restored != nil {
+		m.do(Verify{Key: ev.Source, Source: restored})
+		return
+	}
+	s.verified = true
+	m.resolve(s)
 }
 
 // startWaiting starts late sources whose first positions have become durable (rule 2), between two barriers: what

@@ -24,14 +24,13 @@ type run struct {
 	store  Store
 	m      *Machine
 
+	// ctx ends with ErrLeft where every component has left.
 	ctx    context.Context
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	events chan any
 	// begun is closed when the Machine is there, ended when the loop has ended; work counts what the loop has started.
 	begun, ended chan struct{}
 	work         sync.WaitGroup
-	// writing is the write under way; a successor waits for it.
-	writing sync.WaitGroup
 
 	timers        map[Timer]*time.Timer
 	barrierCtx    context.Context
@@ -56,7 +55,7 @@ func newRun(s *Stream, b *build, cfg Config) *run {
 		stream: s, build: b, cfg: cfg, events: make(chan any, eventBound), begun: make(chan struct{}), ended: make(chan struct{}),
 		timers: map[Timer]*time.Timer{},
 	}
-	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	r.barrierCtx, r.cancelBarrier = context.WithCancel(r.ctx)
 	return r
 }
@@ -66,7 +65,7 @@ func (r *run) begin(attempt uint64) {
 	go func() {
 		defer close(r.ended)
 		defer r.work.Wait()
-		defer r.cancel()
+		defer r.cancel(nil)
 		newest, highest, err := r.load()
 		if err == nil && highest == 0 && !r.cfg.IgnoreMissingState && r.durable() {
 			err = r.checkTraces()
@@ -87,6 +86,8 @@ func (r *run) begin(attempt uint64) {
 		r.logRestored(newest)
 		r.handle(Begin{})
 		r.loop()
+		r.work.Wait()
+		r.deleteRecords()
 	}()
 }
 
@@ -252,26 +253,21 @@ func (r *run) failed(attempt uint64, reason Reason, cause error) {
 	}
 }
 
-// stop ends the loop and waits for all it has started.
+// stop ends the loop after every component has left, and waits for all it has started.
 func (r *run) stop() {
-	r.cancel()
+	r.cancel(ErrLeft)
 	<-r.ended
 }
 
 // replace ends the run for a successor: from here on it sends no EndTxn, its components are cut off from their
-// clusters, and its pending write has ended, so that the successor sees the newest record.
+// clusters, and all it has begun has ended, its write too, so that the successor sees the newest record.
 func (r *run) replace() error {
-	r.cancel()
-	written := make(chan struct{})
-	go func() {
-		r.writing.Wait()
-		close(written)
-	}()
+	r.cancel(nil)
 	select {
-	case <-written:
+	case <-r.ended:
 	case <-time.After(r.cfg.Timeout):
-		return fmt.Errorf("the stream was built anew, and a checkpoint record of the one before is still being written "+
-			"after checkpoint.timeout %v; "+slowWrite, r.cfg.Timeout)
+		return fmt.Errorf("the stream was built anew, and the one before has not ended its work after checkpoint.timeout "+
+			"%v, as a rule a checkpoint record; "+slowWrite, r.cfg.Timeout)
 	}
 	for _, s := range r.seats() {
 		if s.asSink != nil {

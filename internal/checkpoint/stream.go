@@ -1,22 +1,21 @@
 package checkpoint
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 )
 
 // Stream is the coordinator of one Benthos stream together with its goroutine, its clock and its state store.
 //
 // Components are declared in their constructors and join when they connect. The declarations between two joins are a
-// build; inputs are built before outputs, so a source declared after a sink begins a new build and drops one that
-// nobody joined (Benthos builds components that it never starts). A build begins to run, as an incarnation, when all of
-// it has joined. One that joins while another runs is the stream's successor, as after a config reload, and ends the
-// other first; a build of sources alone, whose predecessors have left, joins the running one instead (a sequence).
+// build; inputs are built before outputs, so a source declared after a sink, or twice, begins a new build and drops one
+// that nobody joined (Benthos builds components that it never starts, and a stream anew when one of them fails). A build
+// begins to run, as an incarnation, when all of it has joined. One that joins while another runs is the stream's
+// successor, as after a config reload, and ends the other first; sources alone that follow others which have ended join
+// the running one instead (a sequence).
 type Stream struct {
 	opts StreamOptions
 
@@ -31,18 +30,58 @@ type Stream struct {
 
 type build struct {
 	seats []*Seat
-	sinks bool
+	sinks int
+	// grown is closed, and made anew, when a sink is declared, and when another build takes this one's place.
+	grown chan struct{}
 	run   *run
 	// life ends when nobody needs to connect or to write any more: with the cause why the build has failed, or with
 	// ErrLeft when every source has ended before it ran.
 	life context.Context
 	end  context.CancelCauseFunc
+	// deserted is closed when the build has failed and every source has left.
+	deserted chan struct{}
 }
 
 func newBuild() *build {
-	b := new(build)
+	b := &build{grown: make(chan struct{}), deserted: make(chan struct{})}
 	b.life, b.end = context.WithCancelCause(context.Background())
 	return b
+}
+
+// signal wakes who waits for the build to grow. stream.mu is held.
+func (b *build) signal() {
+	close(b.grown)
+	b.grown = make(chan struct{})
+}
+
+// has tells whether a component of the key was declared.
+func (b *build) has(key string) bool {
+	return slices.ContainsFunc(b.seats, func(o *Seat) bool { return o.base == key })
+}
+
+// desert notes that every source of a failed build has left. stream.mu is held.
+func (b *build) desert() {
+	if b.failure() == nil {
+		return
+	}
+	select {
+	case <-b.deserted:
+	default:
+		close(b.deserted)
+	}
+}
+
+// checkpointing are the settings of the build's sources, nil without checkpoints or without a build.
+func (b *build) checkpointing() *Config {
+	if b == nil {
+		return nil
+	}
+	for _, o := range b.seats {
+		if o.source != nil && o.source.Checkpoint != nil {
+			return o.source.Checkpoint
+		}
+	}
+	return nil
 }
 
 // failure is why the build has failed, or nil.
@@ -61,33 +100,22 @@ func NewStream(opts StreamOptions) *Stream {
 	return &Stream{opts: opts}
 }
 
-// Seat is one declared component's end of the coordinator.
-type Seat struct {
-	stream *Stream
-	build  *build
-	key    string
-	source *SourceDeclaration
-	sink   *SinkDeclaration
-
-	// Guarded by stream.mu until the build runs, then constant.
-	asSource Source
-	asSink   Sink
-	joined   bool
-	left     bool
-
-	// started is closed by the first start of an attempt, closed when the source may end.
-	started, closed         chan struct{}
-	startedOnce, closedOnce sync.Once
+// String names the stream in messages.
+func (s *Stream) String() string {
+	if s.opts.ID == "" {
+		return "the stream"
+	}
+	return fmt.Sprintf("stream %q", s.opts.ID)
 }
 
 // DeclareSource reserves a seat for a source.
 func (s *Stream) DeclareSource(d SourceDeclaration) (*Seat, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.next == nil || s.next.sinks {
-		s.next = newBuild()
+	if s.next == nil || s.next.sinks > 0 || d.Checkpoint != nil && s.next.has(d.Key) {
+		s.begin()
 	}
-	seat := s.seat(d.Key)
+	seat := s.seat(d.Key, d.Successive)
 	seat.source = &d
 	return seat, nil
 }
@@ -97,125 +125,37 @@ func (s *Stream) DeclareSink(d SinkDeclaration) (*Seat, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.next == nil {
-		s.next = newBuild()
+		s.begin()
 	}
-	s.next.sinks = true
-	seat := s.seat(d.Key)
+	s.next.sinks++
+	seat := s.seat(d.Key, false)
 	seat.sink = &d
+	s.next.signal()
 	return seat, nil
 }
 
+// begin begins a build and drops the one that nobody has joined. s.mu is held.
+func (s *Stream) begin() {
+	if s.next != nil {
+		s.next.signal()
+	}
+	s.next = newBuild()
+}
+
 // seat adds a seat to the build under way. A key that stands there already gets an ordinal: components that Benthos
-// makes of one piece of config have the same path.
-func (s *Stream) seat(key string) *Seat {
-	seat := &Seat{stream: s, build: s.next, started: make(chan struct{}), closed: make(chan struct{})}
-	seat.key = key
-	for n := 2; slices.ContainsFunc(s.next.seats, func(o *Seat) bool { return o.key == seat.key }); n++ {
+// makes of one piece of config have the same path. So do successive ones, as the children of a sequence; any other that
+// comes at the place of one that has left goes on from its positions.
+func (s *Stream) seat(key string, successive bool) *Seat {
+	seat := &Seat{stream: s, build: s.next, base: key, key: key, started: make(chan struct{}), closed: make(chan struct{})}
+	others := s.next.seats
+	if successive && s.late(s.next) {
+		others = slices.Concat(s.cur.seats, others)
+	}
+	for n := 2; slices.ContainsFunc(others, func(o *Seat) bool { return o.key == seat.key }); n++ {
 		seat.key = fmt.Sprintf("%s#%d", key, n)
 	}
 	s.next.seats = append(s.next.seats, seat)
 	return seat
-}
-
-// Incarnation is which building of the stream in this process the component belongs to, from 1, as far as any has joined.
-func (s *Seat) Incarnation() int {
-	s.stream.mu.Lock()
-	defer s.stream.mu.Unlock()
-	if s.build == s.stream.cur {
-		return s.stream.incarnations
-	}
-	return s.stream.incarnations + 1
-}
-
-// Key is the component's name in records and logs.
-func (s *Seat) Key() string { return s.key }
-
-// Checkpointed tells whether the stream's sources are checkpointed, as far as they are declared: all are when the first
-// component connects.
-func (s *Seat) Checkpointed() bool {
-	s.stream.mu.Lock()
-	defer s.stream.mu.Unlock()
-	return s.checkpointing() != nil
-}
-
-func (s *Seat) checkpointing() *Config { return s.build.checkpointing() }
-
-// checkpointing are the settings of the build's sources, nil without checkpoints or without a build.
-func (b *build) checkpointing() *Config {
-	if b == nil {
-		return nil
-	}
-	for _, o := range b.seats {
-		if o.source != nil && o.source.Checkpoint != nil {
-			return o.source.Checkpoint
-		}
-	}
-	return nil
-}
-
-// CheckTransactionTimeout refuses a transaction timeout in which not even one checkpoint fits: the broker would abort
-// what is still to be committed.
-func (s *Seat) CheckTransactionTimeout(timeout time.Duration) error {
-	s.stream.mu.Lock()
-	defer s.stream.mu.Unlock()
-	cfg := s.checkpointing()
-	if cfg == nil || timeout >= cfg.Interval+cfg.Timeout {
-		return nil
-	}
-	return fmt.Errorf("transactions.timeout is %v, less than checkpoint.interval %v + checkpoint.timeout %v: the broker "+
-		"would abort transactions that wait for their checkpoint; raise it (the broker's transaction.max.timeout.ms is "+
-		"the limit), or lower checkpoint.timeout", timeout, cfg.Interval, cfg.Timeout)
-}
-
-// JoinSource connects the source and blocks until it was told to start, the context ends, or the start-up failed for
-// good. In a stream without checkpoints it returns at once: nobody tells the source to start.
-func (s *Seat) JoinSource(ctx context.Context, src Source) error {
-	return s.join(ctx, func() { s.asSource = src })
-}
-
-// JoinSink connects the sink and blocks until it may be written to. clusterID is that of the cluster it is connected to.
-func (s *Seat) JoinSink(ctx context.Context, clusterID string, sink Sink) error {
-	return s.join(ctx, func() {
-		s.asSink = sink
-		s.sink.Pool.ClusterID = clusterID
-	})
-}
-
-func (s *Seat) join(ctx context.Context, fill func()) error {
-	st := s.stream
-	st.mu.Lock()
-	if s.left || s.build.life.Err() != nil {
-		defer st.mu.Unlock()
-		return cmp.Or(context.Cause(s.build.life), ErrLeft)
-	}
-	if !s.joined {
-		fill()
-		if err := st.enter(s); err != nil {
-			st.mu.Unlock()
-			return err
-		}
-		s.joined = true
-		st.startIfComplete(s.build)
-	}
-	b := s.build
-	if b.life.Err() != nil {
-		defer st.mu.Unlock()
-		return context.Cause(b.life)
-	}
-	if s.checkpointing() == nil {
-		st.mu.Unlock()
-		return nil // Without checkpoints there is nothing to wait for: a sink may come late, or with the first record.
-	}
-	st.mu.Unlock()
-	select {
-	case <-s.started:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.closed:
-	case <-b.life.Done():
-	}
-	return cmp.Or(context.Cause(b.life), ErrLeft)
 }
 
 // running tells whether every sink was told to start.
@@ -230,25 +170,28 @@ func (b *build) running() bool {
 	})
 }
 
-// enter makes the seat's build the current one, ending a predecessor, or lets a late source into the running one.
+// enter makes the seat's build the current one, ending a predecessor, or lets late sources into the running one.
 func (s *Stream) enter(seat *Seat) error {
-	if seat.build == s.cur {
+	b := seat.build
+	if b == s.cur {
 		return nil
 	}
-	if seat.build != s.next {
-		if seat.checkpointing() == nil && s.cur.checkpointing() == nil {
+	if b != s.next {
+		if b.checkpointing() == nil && s.cur.checkpointing() == nil {
 			return nil // Without checkpoints nothing depends on who was built together.
 		}
 		return fmt.Errorf("component %q belongs to a build that another one has replaced", seat.key)
 	}
-	if late := s.late(seat); late {
-		seat.build = s.cur
-		s.cur.seats = append(s.cur.seats, seat)
+	if s.late(b) {
+		for _, o := range b.seats {
+			o.build = s.cur
+		}
+		s.cur.seats = append(s.cur.seats, b.seats...)
 		s.next = nil
 		return nil
 	}
 	old := s.cur
-	s.cur, s.next = seat.build, nil
+	s.cur, s.next = b, nil
 	s.incarnations++
 	if old != nil && old.run != nil {
 		s.mu.Unlock()
@@ -262,28 +205,27 @@ func (s *Stream) enter(seat *Seat) error {
 	return nil
 }
 
-// late tells whether the seat's build is sources alone that follow others in a stream that goes on running.
-func (s *Stream) late(seat *Seat) bool {
-	if seat.build.sinks || s.cur == nil || s.cur.run == nil || s.cur.life.Err() != nil || s.cur.run.ctx.Err() != nil {
+// late tells whether a build is sources alone that follow others in a stream that goes on running: those at the same
+// places have left. Where one is being closed the stream is being stopped, and what is built is its successor. s.mu is
+// held.
+func (s *Stream) late(b *build) bool {
+	cur := s.cur
+	if b.sinks > 0 || cur == nil || cur.run == nil || cur.life.Err() != nil || cur.run.ctx.Err() != nil {
 		return false
 	}
-	left := 0
-	for _, o := range s.cur.seats {
-		if o.source != nil && o.key == seat.key && !o.left {
-			return false
-		}
-		if !o.left {
-			left++
-		}
+	if !slices.ContainsFunc(cur.seats, func(o *Seat) bool { return !o.left }) {
+		return false
 	}
-	return left > 0
+	return !slices.ContainsFunc(cur.seats, func(o *Seat) bool {
+		return o.source != nil && !o.left && (o.closing || b.has(o.base))
+	})
 }
 
 // startIfComplete starts the build's run once all of it has joined, or lets a late source into it.
-func (s *Stream) startIfComplete(b *build) {
+func (s *Stream) startIfComplete(seat *Seat) {
+	b := seat.build
 	if b.run != nil {
-		last := b.seats[len(b.seats)-1]
-		b.run.post(Joined{Source: last.key})
+		b.run.post(Joined{Source: seat.key})
 		return
 	}
 	if slices.ContainsFunc(b.seats, func(o *Seat) bool { return !o.joined }) {
@@ -304,117 +246,10 @@ func (s *Stream) startIfComplete(b *build) {
 	b.run.begin(s.lastAttempt + 1)
 }
 
-func (s *Seat) start() { s.startedOnce.Do(func() { close(s.started) }) }
-func (s *Seat) end()   { s.closedOnce.Do(func() { close(s.closed) }) }
-
-func (s *Seat) runOrNil() *run {
-	s.stream.mu.Lock()
-	defer s.stream.mu.Unlock()
-	return s.build.run
-}
-
-// Failed reports a failure of an attempt: a batch that was not delivered, a record that could not be sent, a
-// transaction the broker has aborted. It leads to a failover, once per attempt. It does not block.
-func (s *Seat) Failed(tag Tag, cause error) {
-	if r := s.runOrNil(); r != nil && tag.Stream == s.stream {
-		r.failed(tag.Attempt, s.reason(), fmt.Errorf("%s: %w", s.key, cause))
-	}
-}
-
-func (s *Seat) reason() Reason {
-	if s.source != nil {
-		return ReasonInput
-	}
-	return ReasonOutput
-}
-
-// Fatal reports what no new attempt can heal: another owner of the transactional ids, a refused setting. The process
-// ends with the cause.
-func (s *Seat) Fatal(cause error) {
-	cause = fmt.Errorf("%s: %w", s.key, cause)
-	if r := s.runOrNil(); r != nil {
-		r.post(Broken{Cause: cause})
-		return
-	}
-	s.stream.mu.Lock()
-	defer s.stream.mu.Unlock()
-	s.stream.fail(s.build, cause)
-}
-
 // fail ends a build with a cause, the first time. s.mu is held.
 func (s *Stream) fail(b *build, cause error) {
 	if b.life.Err() == nil {
 		b.end(cause)
 		s.opts.Fatal(cause)
-	}
-}
-
-// AtEnd reports that a bounded source has nothing more to emit in this attempt.
-func (s *Seat) AtEnd(tag Tag) {
-	if r := s.runOrNil(); r != nil {
-		r.post(AtEnd{Attempt: tag.Attempt, Source: s.key})
-	}
-}
-
-// Close ends a source's part. Soft: it joins a last checkpoint and returns once that is committed, durable, and in the
-// consumer group. Hard: it returns soon, and no transaction is ended. A soft Close may be followed by a hard one.
-func (s *Seat) Close(ctx context.Context, hard bool) error {
-	r := s.runOrNil()
-	if r != nil {
-		select {
-		case <-r.begun:
-		default:
-			r.cancel() // The store or a broker has not answered yet; nothing was begun, so there is nothing to end.
-		}
-		r.post(Closing{Source: s.key, Hard: hard})
-		select {
-		case <-s.closed:
-		case <-r.ended:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	s.Leave()
-	return nil
-}
-
-// Life ends when nobody needs to connect or to write any more: the stream has failed, and Failure says why, or all its
-// sources have ended before it ran.
-func (s *Seat) Life() context.Context {
-	s.stream.mu.Lock()
-	defer s.stream.mu.Unlock()
-	return s.build.life
-}
-
-// Failure is why the stream has failed, or nil.
-func (s *Seat) Failure() error {
-	s.stream.mu.Lock()
-	defer s.stream.mu.Unlock()
-	return s.build.failure()
-}
-
-// Leave ends a component's part for good. The last one to leave ends the run.
-func (s *Seat) Leave() {
-	st := s.stream
-	st.mu.Lock()
-	s.left = true
-	s.end()
-	b := s.build
-	// A stream that runs may get another source, as from a sequence. Without checkpoints it runs from the start, and other
-	// inputs may have records for the sinks yet.
-	if s.source != nil && s.checkpointing() != nil && !b.running() && !slices.ContainsFunc(b.seats, func(o *Seat) bool { return o.source != nil && !o.left }) {
-		b.end(ErrLeft)
-	}
-	last := !slices.ContainsFunc(b.seats, func(o *Seat) bool { return !o.left })
-	if last && b == st.cur {
-		st.cur = nil
-	}
-	if last && b == st.next {
-		st.next = nil // Closed before it connected: what is declared next is another build.
-	}
-	r := b.run
-	st.mu.Unlock()
-	if last && r != nil {
-		r.stop()
 	}
 }

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -224,11 +225,11 @@ func TestComponentsThatDoNotFitAreRefused(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
 				var seats []*Seat
-				for _, s := range tc.seats {
+				for i, s := range tc.seats {
 					var seat *Seat
 					var err error
 					if s.source != nil {
-						seat, err = b.stream.DeclareSource(SourceDeclaration{Key: "in", Checkpoint: s.source, OpenStore: b.store.open})
+						seat, err = b.stream.DeclareSource(SourceDeclaration{Key: fmt.Sprint("in", i), Checkpoint: s.source, OpenStore: b.store.open})
 					} else {
 						seat, err = b.stream.DeclareSink(SinkDeclaration{Key: "out", Pool: s.pool})
 					}
@@ -238,7 +239,7 @@ func TestComponentsThatDoNotFitAreRefused(t *testing.T) {
 				for i, s := range seats {
 					go func() {
 						if tc.seats[i].source != nil {
-							_ = s.JoinSource(t.Context(), new(counter))
+							_ = s.JoinSource(t.Context(), new(counter), 0)
 						} else {
 							_ = s.JoinSink(t.Context(), "", new(ledger))
 						}
@@ -279,7 +280,7 @@ func TestSourceThatFollowsAnotherJoinsTheRunningStream(t *testing.T) {
 		next := &counter{at: 40}
 		seat, err := b.stream.DeclareSource(SourceDeclaration{Key: "second", Checkpoint: b.srcSeat.source.Checkpoint, OpenStore: b.store.open})
 		require.NoError(t, err)
-		require.NoError(t, seat.JoinSource(t.Context(), next))
+		require.NoError(t, seat.JoinSource(t.Context(), next, 0))
 		next.advance(2)
 		b.sink.write(2)
 		require.NoError(t, seat.Close(t.Context(), false))
@@ -298,14 +299,14 @@ func TestWithoutCheckpointsNobodyWaits(t *testing.T) {
 		b := newBench(t)
 		b.declare(nil, Pool{})
 		require.False(t, b.sinkSeat.Checkpointed())
-		require.NoError(t, b.srcSeat.JoinSource(t.Context(), b.src))
+		require.NoError(t, b.srcSeat.JoinSource(t.Context(), b.src, 0))
 		require.NoError(t, b.srcSeat.Close(t.Context(), false))
 		require.NoError(t, b.sinkSeat.Life().Err(), "the source has ended, the stream has not")
 		require.NoError(t, b.sinkSeat.JoinSink(t.Context(), "cluster", b.sink))
 
 		seat, err := b.stream.DeclareSource(SourceDeclaration{Key: "second"}) // as from a sequence
 		require.NoError(t, err)
-		require.NoError(t, seat.JoinSource(t.Context(), new(counter)))
+		require.NoError(t, seat.JoinSource(t.Context(), new(counter), 0))
 		require.NoError(t, seat.Close(t.Context(), false))
 		b.sinkSeat.Leave()
 		assert.Zero(t, b.src.starts, "it starts by itself")
@@ -332,7 +333,7 @@ func TestWithoutCheckpointsABuildThatWasReplacedJoins(t *testing.T) {
 					require.ErrorContains(t, err, "another one has replaced")
 				} else {
 					require.NoError(t, err)
-					require.NoError(t, next.JoinSource(t.Context(), new(counter)))
+					require.NoError(t, next.JoinSource(t.Context(), new(counter), 0))
 				}
 				require.NoError(t, next.Close(t.Context(), true))
 				added.Leave()
@@ -392,7 +393,7 @@ func TestStopEndsAStartThatNothingAnswers(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		joined := make(chan error, 2)
-		go func() { joined <- b.srcSeat.JoinSource(ctx, b.src) }()
+		go func() { joined <- b.srcSeat.JoinSource(ctx, b.src, 0) }()
 		go func() { joined <- b.sinkSeat.JoinSink(ctx, "cluster", b.sink) }()
 		synctest.Wait()
 		cancel() // Benthos ends Connect, then closes.
@@ -411,7 +412,7 @@ func TestJoinEndsWithItsContext(t *testing.T) {
 		b.declare(&cfg, Pool{Prefix: "p", Size: 3})
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		require.ErrorIs(t, b.srcSeat.JoinSource(ctx, b.src), context.Canceled)
+		require.ErrorIs(t, b.srcSeat.JoinSource(ctx, b.src, 0), context.Canceled)
 		b.stop()
 	})
 }

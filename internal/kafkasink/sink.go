@@ -32,6 +32,7 @@ type Sink struct {
 	// Set by Connect, before anything else is called.
 	broker       *txn.Broker
 	pool         *txn.Pool // nil without transactions
+	letGo        func()    // gives the pool's prefix back
 	timeouts     txn.Timeouts
 	checkpointed bool
 	clusterID    string
@@ -131,6 +132,9 @@ func (s *Sink) connectPool(ctx context.Context) error {
 		s.cfg.Seat.Fatal(err)
 		return err
 	}
+	if s.letGo, err = txn.HoldPrefix(s.cfg.pool(s.clusterID), s.cfg.Stream); err != nil {
+		return err // The other one may be about to stop.
+	}
 	s.timeouts = timeouts
 	s.pool = txn.NewPool(txn.PoolConfig{
 		Broker: s.broker, Sink: s.cfg.Key, Pool: s.cfg.pool(s.clusterID), Timeouts: timeouts,
@@ -225,6 +229,7 @@ func (s *Sink) Close() {
 	}
 	if s.pool != nil {
 		s.pool.Close()
+		s.letGo()
 	}
 	s.wg.Wait()
 	if s.broker != nil {

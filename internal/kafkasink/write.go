@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -101,6 +102,11 @@ func (s *Sink) sort(batch []Record, over uint64) sorted {
 		out.bytes += userSize(&r.Record)
 	}
 	return out
+}
+
+// Emitted tells whether every record comes from a source of the sink's own stream.
+func (s *Sink) Emitted(batch []Record) bool {
+	return !slices.ContainsFunc(batch, func(r Record) bool { return r.Tag.Stream == nil || r.Tag.Stream != s.cfg.Stream })
 }
 
 func all(batch []Record) []*kgo.Record {

@@ -76,7 +76,7 @@ func (refused) Close(context.Context) error { return nil }
 // Connect reaches the cluster, then waits until the stream has recovered.
 func (o *output) Connect(ctx context.Context) error {
 	if o.tried {
-		if err := benthosx.Wait(ctx, o.seat, reconnectWait); err != nil {
+		if err := benthosx.Wait(ctx, o.seat, o.streamID, reconnectWait); err != nil {
 			return err
 		}
 	}
@@ -106,16 +106,16 @@ func (o *output) Connect(ctx context.Context) error {
 }
 
 // WriteBatch hands a batch to the sink; see kafkasink.Sink.WriteBatch for what its error means. In a stream that has
-// failed nothing is acknowledged, since no checkpoint will hold it; in streams mode, where the process goes on, it waits
-// to be closed.
+// failed nothing is acknowledged, since no checkpoint will hold it. In streams mode, where the process goes on, such a
+// stream is to be stopped without waiting for what its sources have emitted: their positions count no more.
 func (o *output) WriteBatch(ctx context.Context, batch service.MessageBatch) error {
+	records, err := o.records.build(batch)
 	if cause := o.seat.Failure(); cause != nil {
-		if o.streamID != "" {
-			<-ctx.Done()
+		if o.streamID != "" && err == nil && o.sink.Emitted(records) {
+			return nil
 		}
 		return cause
 	}
-	records, err := o.records.build(batch)
 	if err != nil {
 		return err
 	}

@@ -64,6 +64,7 @@ func (in *input) declare(res *service.Resources, cfg config) (err error) {
 	var storeID atomic.Value
 	in.seat, err = benthosx.StreamOf(res).DeclareSource(checkpoint.SourceDeclaration{
 		Key:        benthosx.ComponentKey(res),
+		Successive: benthosx.Successive(res),
 		Checkpoint: cfg.checkpoint,
 		OpenStore: func(ctx context.Context) (checkpoint.Store, error) {
 			store, err := cache.OpenStore(ctx, res, cfg.store, res.StreamID(), cfg.retained)
@@ -83,13 +84,14 @@ func (in *input) declare(res *service.Resources, cfg config) (err error) {
 		cfg.reader.ClosedHard = "read_until"
 	}
 	cfg.reader.StoreID = func() string { id, _ := storeID.Load().(string); return id }
-	in.check = func(ctx context.Context) error {
-		if err := benthosx.RequireTopology(res, in.seat.Incarnation()); err != nil {
+	var sinks int
+	in.check = func(ctx context.Context) (err error) {
+		if sinks, err = benthosx.RequireTopology(ctx, res, in.seat.Incarnation()); err != nil {
 			return err
 		}
 		return cache.CheckStore(ctx, res, cfg.store)
 	}
-	in.begin = func(ctx context.Context) error { return in.seat.JoinSource(ctx, in.reader) }
+	in.begin = func(ctx context.Context) error { return in.seat.JoinSource(ctx, in.reader, sinks) }
 	in.reader, err = kafkasource.New(cfg.reader, in.seat)
 	return err
 }
@@ -109,7 +111,7 @@ func (in *input) declareSolo(res *service.Resources, cfg config) (err error) {
 	in.reader = reader
 	in.check = func(context.Context) error { return nil } // it may stand anywhere
 	in.begin = func(ctx context.Context) error {
-		if err := in.seat.JoinSource(ctx, reader); err != nil {
+		if err := in.seat.JoinSource(ctx, reader, 0); err != nil {
 			return err
 		}
 		return solo.Begin(ctx)
@@ -137,17 +139,22 @@ func metrics(m *service.Metrics) kafkasource.Metrics {
 // finds that out by itself.
 func (in *input) Connect(ctx context.Context) error {
 	if in.tried {
-		if err := benthosx.Wait(ctx, in.seat, reconnectWait); err != nil {
+		if err := benthosx.Wait(ctx, in.seat, in.streamID, reconnectWait); err != nil {
 			return err
 		}
 	}
 	in.tried = true
 	// What is wrong in the config is said at once, not when the broker has come.
 	err := in.check(ctx)
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
 		in.seat.Fatal(err)
-	} else if err = in.reader.Connect(ctx); kafkaclient.Classify(err) == kafkaclient.ClassAuthorisation {
-		in.seat.Fatal(err) // Rule 13: what the cluster refuses it will refuse again.
+	default:
+		if err = in.reader.Connect(ctx); kafkaclient.Classify(err) == kafkaclient.ClassAuthorisation {
+			in.seat.Fatal(err) // Rule 13: what the cluster refuses it will refuse again.
+		}
 	}
 	if err == nil {
 		err = in.begin(ctx)

@@ -14,3 +14,7 @@ func Main(opts ...service.CLIOptFunc) int { return benthosx.Main(opts...) }
 // does it; a build that sets service.CLIOptOnConfigParse for itself calls it there, else sources with checkpoints do not
 // start.
 func CheckTopology(conf *service.ParsedConfig) error { return benthosx.CheckTopology(conf) }
+
+// AcceptTopology takes whatever is around a checkpointed source, for a build that makes its streams in code, with
+// service.StreamBuilder, and knows that nothing in them acknowledges records before they are written.
+func AcceptTopology() { benthosx.AcceptTopology() }

@@ -1,0 +1,74 @@
+package benthosx
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/Jeffail/gabs/v2"
+	"github.com/redpanda-data/benthos/v4/public/service"
+	"github.com/urfave/cli/v2"
+	"gopkg.in/yaml.v3"
+)
+
+// configFile is the main config as the command line names it. Benthos reads it again at a reload (-w) and tells nobody.
+type configFile struct {
+	path string
+	sets []string // of --set: a path, "=", a value
+}
+
+// errReloaded is what a source says after a reload whose file is not known.
+var errReloaded = errors.New("the config was reloaded (-w), and what stands around a checkpointed source now cannot be " +
+	"checked, since the file's name is not known: name it on the command line, as in `connect run -w job.yaml`")
+
+// noteFile notes the file that a command runs.
+func noteFile(c *cli.Context) error {
+	path := c.String("config")
+	if c.Command.Name == "run" && c.Args().Present() {
+		path = c.Args().First()
+	}
+	sight.Lock()
+	defer sight.Unlock()
+	if sight.file = nil; path != "" {
+		sight.file = &configFile{path: path, sets: c.StringSlice("set")}
+	}
+	return nil
+}
+
+// look reads the file as it is now. One that has changed again since Benthos read it is about to be reloaded again.
+func (f *configFile) look() (view, error) {
+	if f == nil {
+		return view{}, errReloaded
+	}
+	text, err := os.ReadFile(f.path)
+	if err != nil {
+		return view{}, fmt.Errorf("reading the config again after a reload: %w", err)
+	}
+	conf, err := service.GlobalEnvironment().FullConfigSchema("", "").NewConfigQuerier().ParseYAML(string(text))
+	if err != nil {
+		return view{}, fmt.Errorf("reading the config %s again after a reload: %w", f.path, err)
+	}
+	root, err := rootOf(func(path ...string) (any, error) {
+		field, err := conf.FieldAtPath(path...)
+		if err != nil {
+			return nil, err
+		}
+		return field.FieldAny()
+	})
+	if err != nil {
+		return view{}, fmt.Errorf("reading the config %s again after a reload: %w", f.path, err)
+	}
+	for _, set := range f.sets {
+		path, text, _ := strings.Cut(set, "=")
+		var value any
+		if err := yaml.Unmarshal([]byte(text), &value); err != nil {
+			value = text
+		}
+		if _, err := gabs.Wrap(root).SetP(value, path); err != nil {
+			return view{}, fmt.Errorf("applying --set %s after a reload: %w", path, err)
+		}
+	}
+	v, _ := viewOf(root)
+	return v, nil
+}

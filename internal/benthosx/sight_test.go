@@ -1,0 +1,110 @@
+package benthosx
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/redpanda-data/benthos/v4/public/service"
+	"github.com/stretchr/testify/require"
+	"gopkg.in/yaml.v3"
+)
+
+// unsee undoes what a test has looked at.
+func unsee(t *testing.T) {
+	t.Cleanup(func() {
+		sight.Lock()
+		defer sight.Unlock()
+		sight.looked, sight.main, sight.file, sight.api = false, view{}, nil, apiAccess{}
+	})
+}
+
+func TestWhatIsInTheWayOfCheckpointsIsKeptForASourceThatTurnsUp(t *testing.T) {
+	unsee(t)
+	var root map[string]any
+	require.NoError(t, yaml.Unmarshal([]byte("input: { my_template: {} }\nbuffer: { memory: {} }\n"), &root))
+	v, checkpointed := viewOf(root)
+	require.False(t, checkpointed)
+	_, err := RequireTopology(t.Context(), service.MockResources(), 1)
+	require.ErrorIs(t, err, errUnchecked)
+	sight.looked, sight.main = true, v
+	_, err = RequireTopology(t.Context(), service.MockResources(), 1)
+	require.ErrorContains(t, err, "a memory buffer")
+	sight.main.refused = nil
+	_, err = RequireTopology(t.Context(), service.MockResources(), 1)
+	require.NoError(t, err)
+	_, err = RequireTopology(t.Context(), service.MockResources(), 2)
+	require.ErrorIs(t, err, errReloaded, "nobody knows the file")
+}
+
+func TestReloadedConfigIsReadAgain(t *testing.T) {
+	t.Setenv("BUFFERED", "memory")
+	tests := map[string]struct {
+		text string
+		sets []string
+		want string
+	}{
+		"nothing in the way": {"input: { kafka_flink_source: { checkpoint: { interval: 1s } } }", nil, ""},
+		"a buffer":           {"input: { kafka_flink_source: {} }\nbuffer: { memory: {} }", nil, "buffer: a memory buffer"},
+		"by the environment": {"buffer: { \"${BUFFERED}\": {} }", nil, "buffer: a memory buffer"},
+		"by --set":           {"input: { stdin: {} }", []string{"output.broker.batching.count=9"}, "output.broker.batching"},
+		"no YAML":            {"input: [", nil, "again after a reload"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			unsee(t)
+			path := filepath.Join(t.TempDir(), "job.yaml")
+			require.NoError(t, os.WriteFile(path, []byte(tc.text), 0o600))
+			sight.looked, sight.file = true, &configFile{path: path, sets: tc.sets}
+			_, err := RequireTopology(t.Context(), service.MockResources(), 2)
+			if tc.want == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestStreamsModeAsksItsOwnAPI(t *testing.T) {
+	var tries int
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if tries++; tries == 1 {
+			http.Error(w, "Error: stream does not exist", http.StatusBadGateway) // it is being made
+			return
+		}
+		if r.URL.Path != "/streams/orders" {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = w.Write([]byte(`{"active":true,"config":{"input":{"kafka_flink_source":{"checkpoint":{"interval":"1s"}}},` +
+			`"output":{"broker":{"batching":{"count":1},"outputs":[{"kafka_flink_sink":{}},{"kafka_flink_sink":{}}]}}}}`))
+	}))
+	defer server.Close()
+	v, err := apiAccess{address: strings.TrimPrefix(server.URL, "http://")}.look(t.Context(), "orders")
+	require.NoError(t, err)
+	require.NoError(t, v.refused, "a count of 1 gathers nothing")
+	require.Equal(t, 2, v.sinks)
+}
+
+func TestStreamsModeWithoutItsAPIRefusesCheckpoints(t *testing.T) {
+	for reason, conf := range map[string]string{
+		"http.enabled is false":  "http: { enabled: false }",
+		"http.basic_auth is on":  "http: { basic_auth: { enabled: true } }",
+		"has no port":            "http: { address: nowhere }",
+		"the http section of th": "http: { address: \"\" }",
+	} {
+		parsed, err := service.NewConfigSpec().Fields(
+			service.NewObjectField("http", service.NewStringField("address").Default("0.0.0.0:4195"),
+				service.NewBoolField("enabled").Default(true), service.NewStringField("cert_file").Default(""),
+				service.NewObjectField("basic_auth", service.NewBoolField("enabled").Default(false)))).ParseYAML(conf, nil)
+		require.NoError(t, err)
+		_, err = apiOf(parsed).look(t.Context(), "orders")
+		var refused *APIError
+		require.ErrorAs(t, err, &refused)
+		require.ErrorContains(t, err, reason)
+	}
+}
