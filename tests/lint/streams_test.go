@@ -26,9 +26,9 @@ func TestFatalCauseOfAStreamLeavesTheOthersAlone(t *testing.T) {
 	broker := startBroker(t, 0, "in", "out")
 	_, checkpointed, _ := strings.Cut(good, "input:")
 	for name, tc := range map[string]struct{ stream, want string }{
-		"checkpoints, which streams mode cannot have": {
-			stream: "input:" + checkpointed,
-			want:   "checkpoints are refused there for now",
+		"a buffer beside checkpoints": {
+			stream: "input:" + checkpointed + "\nbuffer: { memory: {} }\n",
+			want:   "buffer: a memory buffer acknowledges records before they are written",
 		},
 		"exactly-once without checkpoints": {
 			stream: `input: { generate: { interval: 20ms, mapping: 'root = "x"' } }
