@@ -13,6 +13,8 @@ var (
 	// both is every record at both outputs, either each at one of them, whichever.
 	both   = []outlet{{topics: []string{first}}, {topics: []string{second}}}
 	either = []outlet{{topics: []string{first, second}}}
+	// evenAndOdd has each record at one of them.
+	evenAndOdd = []outlet{{topics: []string{first}, wanted: even}, {topics: []string{second}, wanted: odd}}
 )
 
 // brokerOf is a broker output of two sinks.
@@ -75,7 +77,7 @@ var outputShapes = shaped(
     output:
       {{ sink .Out }}`}},
 	scenario{name: "switch", processors: asIs, shape: shape{stumbles: true,
-		outlets: []outlet{{topics: []string{first}, wanted: even}, {topics: []string{second}, wanted: odd}}, output: `switch:
+		outlets: evenAndOdd, output: `switch:
     cases:
       - check: '@kafka_offset % 2 == 0'
         output:
@@ -104,7 +106,7 @@ var outputShapes = shaped(
     outputs:
       - {{ sink .Out }}`}},
 	scenario{name: "interpolated", processors: asIs, shape: shape{stumbles: true,
-		outlets: []outlet{{topics: []string{first}, wanted: even}, {topics: []string{second}, wanted: odd}},
+		outlets: evenAndOdd,
 		output:  `{{ sink (printf "'${! if @kafka_offset %% 2 == 0 { %q } else { %q } }'" .Out .Out2) }}`}},
 	scenario{name: "two-clusters", processors: asIs, shape: shape{stumbles: true, output: `broker:
     outputs:
