@@ -22,6 +22,8 @@ type example struct {
 	to, group string
 	wanted    func(n int64) bool
 	value     func(n int64, in []byte) string
+	// other runs an example that is none of copying.
+	other func(t *testing.T, file string)
 }
 
 func same(_ int64, in []byte) string { return string(in) }
@@ -30,6 +32,7 @@ var examples = map[string]example{
 	"copy-exactly-once.yaml":   {to: "orders-copy", group: "orders-copy", value: same},
 	"at-least-once.yaml":       {to: "orders-copy", group: "orders-copy", value: same},
 	"without-checkpoints.yaml": {to: "orders-copy", group: "orders-copy", value: same},
+	"http-to-kafka.yaml":       {other: runHTTPExample},
 	"transform.yaml": {
 		to: "orders-clean", group: "orders-clean",
 		wanted: func(n int64) bool { return !devbroker.Cancelled(n) },
@@ -60,6 +63,10 @@ func TestExamplesDoWhatTheySay(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			ex, ok := examples[filepath.Base(file)]
 			require.True(t, ok, "describe what %s does in this test", file)
+			if ex.other != nil {
+				ex.other(t, file)
+				return
+			}
 			ex.run(t, file)
 		})
 	}

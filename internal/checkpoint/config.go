@@ -76,9 +76,6 @@ type StreamOptions struct {
 var (
 	// ErrLeft says that the stream was stopped or built anew while a component was joining.
 	ErrLeft = errors.New("the stream was stopped")
-	// ErrNoCheckpointing says that a sink needs checkpoints and the stream has none.
-	ErrNoCheckpointing = errors.New("delivery_guarantee: exactly-once needs an input kafka_flink_source with " +
-		"checkpoint.interval and checkpoint.store in the same stream; set them, or use delivery_guarantee: at-least-once")
 )
 
 // checkBuild refuses a stream whose components do not fit together.
@@ -104,18 +101,13 @@ func checkBuild(seats []*Seat) (*Config, error) {
 		if s.sink == nil || s.sink.Pool.Size == 0 {
 			continue
 		}
-		if cfg == nil {
-			return nil, fmt.Errorf("output %q: %w", s.key, ErrNoCheckpointing)
-		}
-		if cfg.AtLeastOnce {
+		if cfg != nil && cfg.AtLeastOnce {
 			return nil, fmt.Errorf("output %q has delivery_guarantee: exactly-once, and its input checkpoint.mode: "+
 				"at-least-once; make them equal", s.key)
 		}
 		p := s.sink.Pool
-		if need := int32(max(1, cfg.MaxConcurrent)) + 2; p.Size < need {
-			return nil, fmt.Errorf("output %q: transactions.pool_size is %d, checkpoint.max_concurrent %d needs at least %d "+
-				"(one open, one for each checkpoint under way, one that waits to be forgotten)",
-				s.key, p.Size, max(1, cfg.MaxConcurrent), need)
+		if err := checkPool(s.key, p, cfg); err != nil {
+			return nil, err
 		}
 		name := fmt.Sprintf("%s-%d", p.Prefix, p.Index)
 		if other, ok := prefixes[name]; ok {
@@ -130,3 +122,16 @@ func checkBuild(seats []*Seat) (*Config, error) {
 // StartAnew is the way out that errors name where a checkpoint cannot be used and the user may want to begin as on the
 // first day. An empty store alone would be refused where the cluster still knows of the earlier run.
 const StartAnew = "start with an empty state store and startup.ignore_missing_state: true"
+
+// checkPool refuses a pool that has too few ids for its checkpoints; without checkpoints the sink has needs of its own.
+func checkPool(key string, p Pool, cfg *Config) error {
+	if cfg == nil {
+		return nil
+	}
+	concurrent := max(1, cfg.MaxConcurrent)
+	if need := int32(concurrent) + 2; p.Size < need {
+		return fmt.Errorf("output %q: transactions.pool_size is %d, checkpoint.max_concurrent %d needs at least %d "+
+			"(one open, one for each checkpoint under way, one that waits to be forgotten)", key, p.Size, concurrent, need)
+	}
+	return nil
+}

@@ -214,11 +214,11 @@ func TestComponentsThatDoNotFitAreRefused(t *testing.T) {
 		seats []seat
 		want  string
 	}{
-		"exactly-once without checkpoints": {[]seat{{pool: pool}}, "needs an input kafka_flink_source with checkpoint.interval"},
 		"differing checkpoint blocks":      {[]seat{{source: &cfg}, {source: &other}, {pool: pool}}, "different checkpoint blocks"},
 		"two modes":                        {[]seat{{source: &atLeastOnce}, {pool: pool}}, "make them equal"},
 		"a pool too small":                 {[]seat{{source: &concurrent}, {pool: pool}}, "needs at least 5"},
 		"one prefix twice":                 {[]seat{{source: &cfg}, {pool: pool}, {pool: pool}}, "same transactional_id_prefix"},
+		"one prefix twice, no checkpoints": {[]seat{{pool: pool}, {pool: pool}}, "same transactional_id_prefix"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -17,7 +17,8 @@ type Guarantee uint8
 const (
 	// AtLeastOnce: acknowledged by the broker before the checkpoint, or without checkpoints before the write returns.
 	AtLeastOnce Guarantee = iota
-	// ExactlyOnce: in Kafka transactions that are committed with the checkpoint.
+	// ExactlyOnce: in Kafka transactions that are committed with the checkpoint, or without checkpoints before the write
+	// returns.
 	ExactlyOnce
 	// None: sent and forgotten; what fails is counted and logged.
 	None
@@ -55,7 +56,12 @@ const (
 	DefaultMaxMessageBytes    = 1_048_588
 	DefaultDeliveryTimeout    = 2 * time.Minute
 	DefaultDrainTimeout       = 5 * time.Second
+	DefaultCommitInterval     = time.Second
 )
+
+// ownTimeout is Kafka's default of transaction.timeout.ms, for transactions that no checkpoint has to find again: what a
+// process that does not come back has left open holds up readers no longer than that.
+const ownTimeout = time.Minute
 
 // Config is what a Sink is made of. It is not changed after New.
 type Config struct {
@@ -75,6 +81,10 @@ type Config struct {
 	Pool checkpoint.Pool
 	// TransactionTimeout is 0 for the broker's maximum, at most 1 h.
 	TransactionTimeout time.Duration
+	// CommitInterval is how long a transaction takes writes at most where no checkpoint decides; 0 is the default. Writers
+	// is how many may be in WriteBatch at a time; 0 is 1.
+	CommitInterval time.Duration
+	Writers        int
 	// DeliveryTimeout bounds a write that waits for the broker's acknowledgement; 0 is the default. In a checkpoint it is
 	// the checkpoint's timeout that bounds the flush.
 	DeliveryTimeout time.Duration
@@ -91,6 +101,9 @@ type Config struct {
 	// Dropped and Lost count records (rule 12); nil counts nowhere. Dropped are those of an attempt that is over: its
 	// successor emits them again. Lost are those that could not be sent with guarantee none.
 	Dropped, Lost func(records int)
+	// Committed and Aborted count the transactions that no checkpoint decides about; nil counts nowhere.
+	Committed func(batches, records int)
+	Aborted   func()
 }
 
 func (c Config) withDefaults() Config {
@@ -109,6 +122,12 @@ func (c Config) withDefaults() Config {
 	if c.DrainTimeout <= 0 {
 		c.DrainTimeout = DefaultDrainTimeout
 	}
+	if c.CommitInterval <= 0 {
+		c.CommitInterval = DefaultCommitInterval
+	}
+	if c.Writers <= 0 {
+		c.Writers = 1
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -117,6 +136,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Lost == nil {
 		c.Lost = func(int) {}
+	}
+	if c.Committed == nil {
+		c.Committed = func(int, int) {}
+	}
+	if c.Aborted == nil {
+		c.Aborted = func() {}
 	}
 	return c
 }

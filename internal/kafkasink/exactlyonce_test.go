@@ -262,10 +262,18 @@ func TestForeignMessageFailsAnExactlyOnceSink(t *testing.T) {
 func TestSettingsThatNothingHealsEndTheProcess(t *testing.T) {
 	cluster := realkafka.Shared(t)
 	topic := cluster.Topic(t, 1)
-	t.Run("no checkpoints", func(t *testing.T) {
-		r := newRig(t, cluster.Bootstrap(), topic, exactlyOnce("p"), unchecked)
+	t.Run("timeout below the commit interval", func(t *testing.T) {
+		r := newRig(t, cluster.Bootstrap(), topic, exactlyOnce(realkafka.Name(t)), unchecked,
+			func(c *Config, _ *seat) { c.TransactionTimeout, c.CommitInterval = 2*time.Second, 2*time.Second })
 		_, err := r.Connect(t.Context())
-		require.ErrorIs(t, err, checkpoint.ErrNoCheckpointing)
+		require.ErrorContains(t, err, "transactions.commit_interval is 2s, and transactions.timeout 2s")
+		require.Len(t, r.seat.fatals(), 1)
+	})
+	t.Run("too few ids", func(t *testing.T) {
+		r := newRig(t, cluster.Bootstrap(), topic, exactlyOnce(realkafka.Name(t)), unchecked,
+			func(c *Config, _ *seat) { c.Pool.Size = 1 })
+		_, err := r.Connect(t.Context())
+		require.ErrorContains(t, err, "transactions.pool_size is 1")
 		require.Len(t, r.seat.fatals(), 1)
 	})
 	t.Run("timeout above the broker's maximum", func(t *testing.T) {

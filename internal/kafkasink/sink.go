@@ -34,6 +34,7 @@ type Sink struct {
 	pool         *txn.Pool // nil without transactions
 	letGo        func()    // gives the pool's prefix back
 	timeouts     txn.Timeouts
+	groups       *groups // nil unless there are transactions that no checkpoint decides about
 	checkpointed bool
 	clusterID    string
 
@@ -64,10 +65,6 @@ func New(cfg Config) *Sink {
 // exist. It returns the cluster's id. It may be called again after an error; whatever can be cured by waiting is one.
 func (s *Sink) Connect(ctx context.Context) (clusterID string, err error) {
 	s.checkpointed = s.cfg.Seat.Checkpointed()
-	if s.cfg.Guarantee == ExactlyOnce && !s.checkpointed {
-		s.cfg.Seat.Fatal(checkpoint.ErrNoCheckpointing)
-		return "", checkpoint.ErrNoCheckpointing
-	}
 	if s.broker == nil {
 		if s.broker, err = txn.Dial(s.cfg.Client, s.cfg.Principal, s.cfg.Log); err != nil {
 			return "", err
@@ -84,10 +81,13 @@ func (s *Sink) Connect(ctx context.Context) (clusterID string, err error) {
 			return "", err
 		}
 	}
-	if !s.checkpointed {
-		return s.clusterID, s.startUnchecked()
+	switch {
+	case s.checkpointed:
+		return s.clusterID, nil
+	case s.cfg.Guarantee == ExactlyOnce:
+		return s.clusterID, s.startGroups(ctx)
 	}
-	return s.clusterID, nil
+	return s.clusterID, s.startUnchecked()
 }
 
 // findTopics fails while a topic that is known beforehand does not exist: the brokers' own answer to a record comes
@@ -125,6 +125,11 @@ func (s *Sink) connectPool(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !s.checkpointed && s.cfg.TransactionTimeout == 0 {
+		for i, t := range timeouts.Candidates {
+			timeouts.Candidates[i] = min(t, max(ownTimeout, 2*s.cfg.CommitInterval))
+		}
+	}
 	if longest := timeouts.Candidates[0]; timeouts.Max > 0 && longest > timeouts.Max {
 		return s.refused(&txn.TimeoutError{TransactionalID: txn.ID(s.cfg.Pool, 0), Want: longest, Max: timeouts.Max})
 	}
@@ -141,6 +146,39 @@ func (s *Sink) connectPool(ctx context.Context) error {
 		Client: s.cfg.options(), Log: s.cfg.Log,
 	})
 	return nil
+}
+
+// startGroups begins transactions that no checkpoint decides about. What a process before has left open is aborted: its
+// senders were not told that it was written. There is no state that could name ids of an older, larger pool.
+func (s *Sink) startGroups(ctx context.Context) error {
+	if s.groups != nil {
+		return nil
+	}
+	if s.cfg.Pool.Size < idsForGroups {
+		return s.failSettings(fmt.Errorf("transactions.pool_size is %d, and there have to be %d ids at least: one that takes "+
+			"writes, and one that is being committed", s.cfg.Pool.Size, idsForGroups))
+	}
+	accepted, err := s.pool.Init(ctx, []checkpoint.Pool{s.cfg.pool(s.clusterID)}, nil)
+	if err != nil {
+		return s.refused(err)
+	}
+	if accepted <= s.cfg.CommitInterval {
+		return s.failSettings(fmt.Errorf("transactions.commit_interval is %v, and transactions.timeout %v: the broker would "+
+			"abort transactions before they are committed; lower transactions.commit_interval, or raise "+
+			"transactions.timeout", s.cfg.CommitInterval, accepted))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	s.groups = newGroups(s, poolLedger{s.pool})
+	return nil
+}
+
+func (s *Sink) failSettings(err error) error {
+	s.cfg.Seat.Fatal(err)
+	return err
 }
 
 // refused reports a setting that no waiting cures, so that it is not retried for ever (rule 13).
@@ -227,9 +265,15 @@ func (s *Sink) Close() {
 		s.drain(out)
 		out.stop()
 	}
+	if s.groups != nil {
+		s.groups.cancel()
+	}
 	if s.pool != nil {
 		s.pool.Close()
 		s.letGo()
+	}
+	if s.groups != nil {
+		s.groups.wg.Wait()
 	}
 	s.wg.Wait()
 	if s.broker != nil {

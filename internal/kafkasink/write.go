@@ -18,13 +18,17 @@ var ErrForeign = errors.New("`delivery_guarantee: exactly-once` in a stream with
 	"use `delivery_guarantee: at-least-once`")
 
 // WriteBatch writes a batch. It returns an error only for what is known before a record of the batch is produced, and
-// without checkpoints, or for foreign messages, what the broker answered. In a stream with checkpoints it returns nil
+// without checkpoints, or for foreign messages, what the broker answered. In transactions that no checkpoint decides
+// about it returns once the outcome is definite; see groups. In a stream with checkpoints it returns nil
 // as soon as the records are buffered, and also for records of an attempt that is over, which it drops: their
 // positions are rewound. A send that fails is reported to the coordinator, never returned for another batch.
 func (s *Sink) WriteBatch(ctx context.Context, batch []Record) error {
 	bytes, err := s.check(batch)
 	if err != nil {
 		return err
+	}
+	if s.groups != nil {
+		return s.groups.write(ctx, all(batch), bytes)
 	}
 	if !s.checkpointed {
 		return s.write(ctx, all(batch), bytes, write{anyAttempt: true, wait: s.cfg.Guarantee != None})

@@ -35,6 +35,9 @@ type Pool struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // the goroutines that begin transactions
 
+	// building is held while a client is made: the options hold slices that NewClient writes to.
+	building sync.Mutex
+
 	mu      sync.Mutex
 	timeout time.Duration          // that ids are initialised with
 	taken   map[int32]*Transaction // begun or sealed, by id
@@ -185,12 +188,14 @@ func (p *Pool) client(ctx context.Context, t *Transaction) (*client, error) {
 	}
 	sent := &requestCount{}
 	opts := p.cfg.Client
+	p.building.Lock()
 	made, err := kgo.NewClient(append(opts[:len(opts):len(opts)],
 		kgo.TransactionalID(ID(p.cfg.Pool, id)),
 		kgo.TransactionTimeout(timeout),
 		kgo.WithHooks(sent),
 		kgo.DisableClientMetrics(), // Close would wait up to a second for a last push
 	)...)
+	p.building.Unlock()
 	if err != nil {
 		return nil, fmt.Errorf("creating Kafka client for transactional id %q: %w", ID(p.cfg.Pool, id), err)
 	}

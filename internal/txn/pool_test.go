@@ -266,6 +266,28 @@ func TestOwnTimeoutIsAnOrdinaryFailure(t *testing.T) {
 	require.NoError(t, tx.Diagnose(t.Context(), e.list()[0]))
 }
 
+// TestIDIsStillOursAfterItsSealedTransactionTimedOut: the timeout has raised the epoch, which is nobody else's doing.
+func TestIDIsStillOursAfterItsSealedTransactionTimedOut(t *testing.T) {
+	b := newBench(t, realkafka.Shared(t))
+	p := b.pool(t, realkafka.Name(t))
+	timeouts := p.cfg.Timeouts
+	timeouts.Candidates = []time.Duration{2 * time.Second}
+	p.cfg.Timeouts = timeouts
+	_, err := p.Init(t.Context(), []checkpoint.Pool{p.cfg.Pool}, nil)
+	require.NoError(t, err)
+	tx, c := b.seal(t, p, 0, "late")
+	b.eventually(t, tx.name, "CompleteAbort")
+	verdict, err := p.Commit(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, checkpoint.Aborted, verdict)
+	require.NoError(t, p.Abort(t.Context(), 0))
+	_, c = b.seal(t, p, 0, "again")
+	verdict, err = p.Commit(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, checkpoint.Committed, verdict)
+	require.Equal(t, []string{"again"}, b.committed(t))
+}
+
 // TestEmptyTransactionIsNotSealed: rule 4.
 func TestEmptyTransactionIsNotSealed(t *testing.T) {
 	b := newBench(t, realkafka.Shared(t))

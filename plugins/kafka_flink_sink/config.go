@@ -16,6 +16,9 @@ import (
 // maxTimeout is what a number of milliseconds in 32 bits holds, rounded.
 const maxTimeout = 500 * time.Hour
 
+// leastCommitInterval is about what a transaction costs.
+const leastCommitInterval = time.Millisecond
+
 // config is the parsed config of one output.
 type config struct {
 	connection         kafkaclient.Config
@@ -23,6 +26,7 @@ type config struct {
 	pool               checkpoint.Pool
 	onLost             checkpoint.Policy
 	transactionTimeout time.Duration
+	commitInterval     time.Duration
 	maxInFlight        int
 	records            *recordBuilder
 }
@@ -68,6 +72,11 @@ func parseConfig(conf *service.ParsedConfig) (config, error) {
 			p.Fail([]string{fieldTransactions, fieldTimeout}, "%s is more than %s, the most that fits into a request",
 				p.String(fieldTransactions, fieldTimeout), maxTimeout)
 		}
+	}
+	c.commitInterval = p.Duration(leastCommitInterval, fieldTransactions, fieldCommitInterval)
+	if c.transactionTimeout > 0 && c.commitInterval >= c.transactionTimeout {
+		p.Fail([]string{fieldTransactions, fieldCommitInterval}, "%v is not less than transactions.timeout, %v: the broker "+
+			"would abort transactions before they are committed", c.commitInterval, c.transactionTimeout)
 	}
 	if c.guarantee == kafkasink.ExactlyOnce {
 		prefix := strings.TrimSpace(p.String(fieldPrefix))

@@ -55,11 +55,20 @@ func newOutput(conf *service.ParsedConfig, res *service.Resources) (out service.
 		return nil, policy, 0, err
 	}
 	dropped, lost := res.Metrics().NewCounter("kafka_sink_dropped_records"), res.Metrics().NewCounter("kafka_sink_lost_records")
+	transactions, aborted := res.Metrics().NewCounter("kafka_sink_committed_transactions"), res.Metrics().NewCounter("kafka_sink_aborted_transactions")
+	batches, committed := res.Metrics().NewCounter("kafka_sink_committed_batches"), res.Metrics().NewCounter("kafka_sink_committed_records")
 	sink := kafkasink.New(kafkasink.Config{
 		Guarantee: cfg.guarantee, Stream: stream, Seat: seat, Key: seat.Key(), Client: client,
 		Topics: cfg.knownTopics(), Pool: cfg.pool, TransactionTimeout: cfg.transactionTimeout, Log: log,
+		CommitInterval: cfg.commitInterval, Writers: cfg.maxInFlight,
 		Dropped: func(n int) { dropped.Incr(int64(n)) },
 		Lost:    func(n int) { lost.Incr(int64(n)) },
+		Committed: func(n, records int) {
+			transactions.Incr(1)
+			batches.Incr(int64(n))
+			committed.Incr(int64(records))
+		},
+		Aborted: func() { aborted.Incr(1) },
 	})
 	return &output{sink: sink, seat: seat, records: cfg.records, streamID: res.StreamID()}, policy, cfg.maxInFlight, nil
 }
@@ -119,7 +128,13 @@ func (o *output) WriteBatch(ctx context.Context, batch service.MessageBatch) err
 	if err != nil {
 		return err
 	}
-	return o.sink.WriteBatch(ctx, records)
+	err = o.sink.WriteBatch(ctx, records)
+	if _, unsettled := errors.AsType[*kafkasink.UnsettledError](err); unsettled {
+		// Benthos then acknowledges neither way, and writes nothing more; the process, or the stream, is about to end. A
+		// nack would have a fallback or a retry write again what may be there.
+		return service.ErrEndOfInput
+	}
+	return err
 }
 
 // Close ends the sink's part. It ends no transaction.

@@ -29,9 +29,9 @@ func startKafka(t *testing.T, topics ...string) (*kfake.Cluster, string) {
 }
 
 // read returns the first n records of a topic.
-func read(t *testing.T, addr, topic string, n int) []*kgo.Record {
+func read(t *testing.T, addr, topic string, n int, opts ...kgo.Opt) []*kgo.Record {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumeTopics(topic))
+	cl, err := kgo.NewClient(append(opts, kgo.SeedBrokers(addr), kgo.ConsumeTopics(topic))...)
 	require.NoError(t, err)
 	defer cl.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -115,6 +115,36 @@ func TestPlainCopyThroughBenthosIsByteForByte(t *testing.T) {
 			require.WithinDuration(t, time.Now(), got.Timestamp, time.Minute, "record %d", i)
 		}
 	}
+}
+
+// TestTransactionalWriteThroughBenthosIsAcknowledgedOnceCommitted: without a checkpointed source each write has the
+// outcome of its transaction, and a batch that cannot be written is handed back alone.
+func TestTransactionalWriteThroughBenthosIsAcknowledgedOnceCommitted(t *testing.T) {
+	_, addr := startKafka(t, "copy")
+	write, _ := run(t, fmt.Sprintf("  bootstrap_servers: %s\n  topic: ${! @topic.or(\"copy\") }\n  max_in_flight: 8\n"+
+		"  delivery_guarantee: exactly-once\n  transactional_id_prefix: job\n", addr))
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			msg := service.NewMessage(fmt.Appendf(nil, "%d", i))
+			if i == 3 {
+				msg.MetaSetMut("topic", "absent")
+			}
+			err := write(t.Context(), service.MessageBatch{msg})
+			if i == 3 {
+				require.ErrorContains(t, err, "does not exist")
+			} else {
+				require.NoError(t, err)
+			}
+		})
+	}
+	wg.Wait()
+	var values []string
+	for _, r := range read(t, addr, "copy", 7, kgo.FetchIsolationLevel(kgo.ReadCommitted())) {
+		values = append(values, string(r.Value))
+	}
+	slices.Sort(values)
+	require.Equal(t, []string{"0", "1", "2", "4", "5", "6", "7"}, values)
 }
 
 func TestBatchThatCannotBeBuiltIsRefusedAsAWhole(t *testing.T) {

@@ -15,19 +15,20 @@ var description string
 
 // Field names.
 const (
-	fieldTopic        = "topic"
-	fieldGuarantee    = "delivery_guarantee"
-	fieldPrefix       = "transactional_id_prefix"
-	fieldTransactions = "transactions"
-	fieldPoolSize     = "pool_size"
-	fieldTimeout      = "timeout"
-	fieldOnLost       = "on_lost_transaction"
-	fieldMaxInFlight  = "max_in_flight"
-	fieldKey          = "key"
-	fieldHeaders      = "headers"
-	fieldFrom         = "from"
-	fieldTimestamp    = "timestamp"
-	fieldIndex        = "index"
+	fieldTopic          = "topic"
+	fieldGuarantee      = "delivery_guarantee"
+	fieldPrefix         = "transactional_id_prefix"
+	fieldTransactions   = "transactions"
+	fieldPoolSize       = "pool_size"
+	fieldTimeout        = "timeout"
+	fieldOnLost         = "on_lost_transaction"
+	fieldCommitInterval = "commit_interval"
+	fieldMaxInFlight    = "max_in_flight"
+	fieldKey            = "key"
+	fieldHeaders        = "headers"
+	fieldFrom           = "from"
+	fieldTimestamp      = "timestamp"
+	fieldIndex          = "index"
 )
 
 // Values.
@@ -61,14 +62,14 @@ func spec() *service.ConfigSpec {
 			service.NewStringAnnotatedEnumField(fieldGuarantee, map[string]string{
 				guaranteeNone:        "Nothing is waited for. Records may be lost, and are counted and logged then.",
 				guaranteeAtLeastOnce: "Every record is acknowledged by the brokers before its checkpoint completes. After a failure records may be there twice.",
-				guaranteeExactlyOnce: "Records are written in Kafka transactions that are committed once the checkpoint is durable. Needs a checkpointed kafka_flink_source.",
+				guaranteeExactlyOnce: "Records are written in Kafka transactions that are committed once the checkpoint is durable. Behind inputs without checkpoints a batch is acknowledged once its transaction has committed; see above.",
 			}).Default(guaranteeAtLeastOnce).Description("What is promised, by Flink's `sink.delivery-guarantee`."),
 			service.NewStringField(fieldPrefix).Default("").
 				Description("Begins the transactional ids, which are `<prefix>-<index>-<n>`. Required with exactly-once. No other job may use it: two with one prefix fence each other.").
 				Example("orders-copy"),
 			transactionsField(),
 			benthosx.IntField(fieldMaxInFlight, fieldMaxInFlight, 1, 1,
-				"How many batches are written at once. More than 1 gives up the order of records."),
+				"How many batches are written at once. More than 1 gives up the order of records. With exactly-once behind an input without checkpoints it is also how many batches can share a transaction: 64 is a good number there."),
 			service.NewInterpolatedStringField(fieldKey).Default("${! @kafka_key }").
 				Description("The key of each record. Where it is one reference to metadata and nothing else, as in the default, bytes stay what they are and what is absent is no key. Empty: no keys."),
 			service.NewObjectField(fieldHeaders,
@@ -98,7 +99,7 @@ func transactionsField() *service.ConfigField {
 		benthosx.IntField(path(fieldPoolSize), fieldPoolSize, 5, minPoolSize,
 			"How many transactional ids there are. At least `checkpoint.max_concurrent` of the source + 2."),
 		service.NewStringField(fieldTimeout).Default("").
-			Description("How long the broker keeps a transaction open, and so how long the process may be down before its last checkpoint has to be read and written again. Has to be at least the source's `checkpoint.interval` + `checkpoint.timeout`. Empty: the broker's `transaction.max.timeout.ms`, at most 1h.").
+			Description("How long the broker keeps a transaction open, and so how long the process may be down before its last checkpoint has to be read and written again. Has to be at least the source's `checkpoint.interval` + `checkpoint.timeout`. Empty: the broker's `transaction.max.timeout.ms`, at most 1h; without a checkpointed source 1m.").
 			Example("15m").
 			LintRule(`
 let d = this.string().parse_duration().catch(null)
@@ -115,5 +116,14 @@ root = if this.string() != "" && $d == null {
 			lostContinue: "It is counted as lost, logged, and the stream goes on.",
 		}).Default(lostReplay).
 			Description("What happens when the broker has aborted a transaction of a durable checkpoint, as it does when the process was down for longer than `transactions.timeout`."),
-	).Description("Transactions of an exactly-once sink.").Advanced()
+		benthosx.DurationField(path(fieldCommitInterval), fieldCommitInterval, leastCommitInterval.String(),
+			"Without a checkpointed source: how long a transaction takes batches at most. It is committed earlier when `max_in_flight` batches wait, and when nothing has come for a hundredth of this.").
+			Default("1s"),
+	).Description("Transactions of an exactly-once sink.").Advanced().
+		LintRule(`
+let timeout = this.timeout.or("").string().parse_duration().catch(null)
+let interval = this.commit_interval.or("1s").string().parse_duration().catch(null)
+root = if $timeout != null && $timeout >= "1s".parse_duration() && $interval != null && $interval >= $timeout {
+  "transactions.commit_interval: %v is not less than transactions.timeout, %v: the broker would abort transactions before they are committed".format(this.commit_interval.or("1s"), this.timeout)
+}`)
 }

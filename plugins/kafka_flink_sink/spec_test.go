@@ -67,6 +67,9 @@ func TestBadInput(t *testing.T) {
 		"timeout without unit":  {with("", "transactions: { timeout: 900000 }"), `transactions.timeout: "900000" is not a duration`, `transactions.timeout: "900000"`},
 		"timeout too short":     {with("", "transactions: { timeout: 10ms }"), "transactions.timeout: 10ms is less than 1s", "transactions.timeout: 10ms"},
 		"timeout too long":      {with("", "transactions: { timeout: 700h }"), "transactions.timeout: 700h is more than", "transactions.timeout: 700h"},
+		"interval in words":     {with("", "transactions: { commit_interval: often }"), `transactions.commit_interval: "often" is not a duration`, `transactions.commit_interval: "often"`},
+		"interval of nothing":   {with("", "transactions: { commit_interval: 0s }"), "transactions.commit_interval: 0s is less than 1ms", "transactions.commit_interval: 0s is less than 1ms"},
+		"interval too long":     {with("", "transactions: { commit_interval: 1m, timeout: 60s }"), "transactions.commit_interval: 1m is not less than transactions.timeout, 60s", "transactions.commit_interval: 1m0s is not less than"},
 		"unknown policy":        {with("", "transactions: { on_lost_transaction: forget }"), "value forget is not a valid option", `transactions.on_lost_transaction: "forget"`},
 		"none in flight":        {with("", "max_in_flight: 0"), "max_in_flight: 0 is less than 1", "max_in_flight: 0 is less than 1"},
 		"in flight in words":    {with("", "max_in_flight: some"), `max_in_flight: "some" is not a whole number`, "max_in_flight: some"},
@@ -98,6 +101,7 @@ topic: copy
 	require.Zero(t, c.pool, "no ids without transactions")
 	require.Equal(t, checkpoint.Replay, c.onLost)
 	require.Zero(t, c.transactionTimeout, "the broker's maximum")
+	require.Equal(t, time.Second, c.commitInterval)
 	require.Equal(t, 1, c.maxInFlight)
 	require.Equal(t, value{meta: "kafka_key"}, c.records.key)
 	require.Equal(t, value{meta: "kafka_timestamp_ms"}, c.records.timestamp)
@@ -111,7 +115,7 @@ bootstrap_servers: "a:1, b:2"
 topic: copy-${! @kafka_topic }
 delivery_guarantee: Exactly-Once
 transactional_id_prefix: job
-transactions: { pool_size: 7, timeout: 12m, on_lost_transaction: continue }
+transactions: { pool_size: 7, timeout: 12m, on_lost_transaction: continue, commit_interval: 250ms }
 max_in_flight: 3
 key: ${! json("id") }
 headers: { from: "" }
@@ -126,6 +130,7 @@ index: 2
 	require.Equal(t, checkpoint.Pool{Prefix: "job", Index: 2, Size: 7}, c.pool)
 	require.Equal(t, checkpoint.Continue, c.onLost)
 	require.Equal(t, 12*time.Minute, c.transactionTimeout)
+	require.Equal(t, 250*time.Millisecond, c.commitInterval)
 	require.Equal(t, 3, c.maxInFlight)
 	require.NotNil(t, c.records.key.expr)
 	require.Zero(t, c.records.timestamp)

@@ -21,7 +21,7 @@ var (
 	flagSeed     = flag.Uint64("crash.seed", 0, "seed of what is random; 0: another one each time")
 	flagSignal   = flag.String("crash.signal", "", "KILL or TERM; empty: first one, then the other")
 	flagTV       = flag.String("crash.tv", "2", "the cluster's transaction.version, or several separated by commas; 0 is the protocol before KIP-890")
-	flagScenario = flag.String("crash.scenario", "", "scenarios and troubles, separated by commas, or all: "+scenarioNames()+", "+troubleNames())
+	flagScenario = flag.String("crash.scenario", "", "scenarios and troubles, separated by commas, or all: "+scenarioNames()+", "+troubleNames()+", "+strings.Join(behind, ", "))
 )
 
 func TestCrashLosesAndDoublesNothing(t *testing.T) {

@@ -90,20 +90,28 @@ var scenarios = []scenario{
     delivery_guarantee: at-least-once
     max_in_flight: 16`,
 	},
+	{
+		// Each batch is a transaction of its own, acknowledged when it has committed; positions are behind as above.
+		name: "uncheckpointed-transactions", startup: fromGroup, solo: "auto_commit: { interval: 200ms }", processors: asIs,
+		repeats: true, brokerToo: true, sink: exactlyOnce,
+	},
 	{name: "broker", store: pebbleStore, checkpoint: everySome, sink: exactlyOnce, processors: asIs, brokerToo: true},
 }
 
 // troubles are what else a pipeline goes through, beside random kills; the tests that bear them have these names.
 var troubles = []string{"brokers", "proxy", "freeze", "zombie"}
 
-// split tells the scenarios of a list of names, separated by commas, from the troubles; "all" is all of both, and
-// nothing is the first scenario.
-func split(list string) (picked []scenario, troubled []string, err error) {
+// behind are the inputs without checkpoints before an exactly-once sink; the tests that bear them have these names.
+var behind = []string{"http", "socket", "generate"}
+
+// split tells the scenarios of a list of names, separated by commas, from the troubles and from the inputs without
+// checkpoints; "all" is all of them, and nothing is the first scenario.
+func split(list string) (picked []scenario, troubled, inputs []string, err error) {
 	switch list {
 	case "all":
-		return scenarios, troubles, nil
+		return scenarios, troubles, behind, nil
 	case "":
-		return scenarios[:1], nil, nil
+		return scenarios[:1], nil, nil, nil
 	}
 	for name := range strings.SplitSeq(list, ",") {
 		i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })
@@ -113,20 +121,23 @@ func split(list string) (picked []scenario, troubled []string, err error) {
 		case len(pickShapes(name)) > 0: // another test's
 		case slices.Contains(troubles, name):
 			troubled = append(troubled, name)
+		case slices.Contains(behind, name):
+			inputs = append(inputs, name)
 		default:
-			return nil, nil, fmt.Errorf("scenario %q is none of %s, %s, shapes, the name of one, all", name, scenarioNames(), troubleNames())
+			return nil, nil, nil, fmt.Errorf("scenario %q is none of %s, %s, %s, shapes, the name of one, all", name, scenarioNames(), troubleNames(),
+				strings.Join(behind, ", "))
 		}
 	}
-	return picked, troubled, nil
+	return picked, troubled, inputs, nil
 }
 
 func pickScenarios(list string) ([]scenario, error) {
-	picked, _, err := split(list)
+	picked, _, _, err := split(list)
 	return picked, err
 }
 
 func pickTroubles(list string) ([]string, error) {
-	_, picked, err := split(list)
+	_, picked, _, err := split(list)
 	return picked, err
 }
 

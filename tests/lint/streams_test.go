@@ -30,17 +30,6 @@ func TestFatalCauseOfAStreamLeavesTheOthersAlone(t *testing.T) {
 			stream: "input:" + checkpointed + "\nbuffer: { memory: {} }\n",
 			want:   "buffer: a memory buffer acknowledges records before they are written",
 		},
-		"exactly-once without checkpoints": {
-			stream: `input: { generate: { interval: 20ms, mapping: 'root = "x"' } }
-output:
-  kafka_flink_sink:
-    bootstrap_servers: [ "${BOOTSTRAP}" ]
-    topic: out
-    delivery_guarantee: exactly-once
-    transactional_id_prefix: job
-`,
-			want: "exactly-once",
-		},
 		"a topic that does not exist": {
 			stream: `input: { generate: { interval: 20ms, mapping: 'root = "x"' } }
 output:
@@ -86,7 +75,15 @@ func TestStreamsThatAreSoundAreReady(t *testing.T) {
 		"writing.yaml": `input: { generate: { interval: 20ms, mapping: 'root = "x"' } }
 output: { kafka_flink_sink: { bootstrap_servers: [ "${BOOTSTRAP}" ], topic: out } }
 `,
-	}, "streams", "-o", "root.yaml", "writing.yaml", "sound.yaml")
+		"transactional.yaml": `input: { generate: { interval: 20ms, mapping: 'root = "x"' } }
+output:
+  kafka_flink_sink:
+    bootstrap_servers: [ "${BOOTSTRAP}" ]
+    topic: out
+    delivery_guarantee: exactly-once
+    transactional_id_prefix: job
+`,
+	}, "streams", "-o", "root.yaml", "writing.yaml", "transactional.yaml", "sound.yaml")
 	j.eventually(t, "readiness", func() bool { return status(address+"/ready") == http.StatusOK })
 	j.Signal(syscall.SIGTERM)
 	require.Equal(t, 0, j.end(t), string(j.text(t)))

@@ -41,45 +41,64 @@ func Start(t testing.TB, options Options) *Cluster {
 	return c
 }
 
-// shared is the cluster of all tests of this process that call Shared.
-var shared struct {
+// oneForAll is a cluster of all tests of this process.
+type oneForAll struct {
+	options Options
 	once    sync.Once
 	cluster *Cluster
 	dir     string
 	err     error
 }
 
+var shared, sharedOld = &oneForAll{}, &oneForAll{options: Options{Features: map[string]int{"transaction.version": 0}}}
+
 // Shared returns a cluster of one broker that all tests of the process use; Main ends it. Tests take topics, groups and
 // transactional ids of their own (Name makes one), and leave the broker running.
 func Shared(t testing.TB) *Cluster {
 	t.Helper()
-	if c := external(t, false); c != nil {
+	return shared.get(t)
+}
+
+// SharedOld is Shared with transaction.version 0, the protocol before KIP-890.
+func SharedOld(t testing.TB) *Cluster {
+	t.Helper()
+	return sharedOld.get(t)
+}
+
+func (o *oneForAll) get(t testing.TB) *Cluster {
+	t.Helper()
+	if c := external(t, o.options.chosen()); c != nil {
 		return c
 	}
 	need(t)
-	shared.once.Do(func() {
+	o.once.Do(func() {
 		//nolint:usetesting // the folder outlives the test that happens to be the first
-		shared.dir, shared.err = os.MkdirTemp("", "tidegate-kafka-")
-		if shared.err == nil {
-			shared.cluster, shared.err = StartProcess(context.Background(), Options{}, shared.dir)
+		o.dir, o.err = os.MkdirTemp("", "tidegate-kafka-")
+		if o.err == nil {
+			o.cluster, o.err = StartProcess(context.Background(), o.options, o.dir)
 		}
 	})
-	if shared.err != nil {
-		t.Fatal(shared.err)
+	if o.err != nil {
+		t.Fatal(o.err)
 	}
 	count(t)
-	return shared.cluster
+	return o.cluster
 }
 
-// Main runs the tests of a package and then ends the cluster of Shared. Use it as TestMain.
+func (o *oneForAll) end() {
+	if o.cluster != nil {
+		o.cluster.Close()
+	}
+	if o.dir != "" {
+		_ = os.RemoveAll(o.dir)
+	}
+}
+
+// Main runs the tests of a package and then ends the clusters of Shared and SharedOld. Use it as TestMain.
 func Main(m *testing.M) {
 	code := m.Run()
-	if shared.cluster != nil {
-		shared.cluster.Close()
-	}
-	if shared.dir != "" {
-		_ = os.RemoveAll(shared.dir)
-	}
+	shared.end()
+	sharedOld.end()
 	os.Exit(code)
 }
 
