@@ -7,7 +7,8 @@
 // # Who owns what
 //
 // A registry knows every directory of the process as a place. A cache has a lease on its place, taken at first use,
-// since Benthos builds caches that it never closes; the last lease that is returned closes the database. The lock on
+// since Benthos builds caches that it never closes; a state store has one of its own, since at a reload Benthos closes
+// caches before the streams that use them. The last lease that is returned closes the database. The lock on
 // the directory goes with it, unless a state store was opened there: that lock is kept until the process ends, because
 // a client of a stopped stream may outlive its caches. Within a place each stream has one seat, which lets one store
 // at a time write, one call after the other.

@@ -104,14 +104,25 @@ func provider(ctx context.Context, res *service.Resources, label string) (StoreP
 	return found, nil
 }
 
-// openOn opens a store in the place a lease is for, and keeps that locked.
-func openOn(ctx context.Context, l *lease, streamID string, retained int) (Store, error) {
+// openOn opens a store in the place a cache's lease is for, and keeps that locked. The store has a lease of its own: at
+// a reload Benthos closes the caches of a config before it stops the stream, whose last checkpoint is still to come.
+func openOn(ctx context.Context, of *lease, streamID string, retained int) (s Store, err error) {
+	if _, err := of.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer of.leave()
+	l := newLease(of.registry, of.request)
 	o, err := l.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer l.leave()
-	s, err := takeSeat(ctx, &recordStore{
+	defer func() {
+		l.leave()
+		if err != nil {
+			err = errors.Join(err, l.close(ctx))
+		}
+	}()
+	s, err = takeSeat(ctx, &recordStore{
 		claim: l, seat: o.seatOf(streamID), retained: retained, id: o.storeID(), durable: true, name: l.request.String(),
 	})
 	if err != nil {

@@ -55,6 +55,7 @@ func newMemoryPlace() *memoryPlace {
 
 func (p *memoryPlace) enter(context.Context) (opened, error) { return p, nil }
 func (p *memoryPlace) leave()                                {}
+func (p *memoryPlace) close(context.Context) error           { return nil }
 func (p *memoryPlace) seatOf(streamID string) *seat          { return p.seats.of(streamID) }
 func (p *memoryPlace) storeID() string                       { return p.id }
 func (p *memoryPlace) Close() error                          { return nil }

@@ -16,10 +16,12 @@ import (
 // Put and DeleteAll return when the outcome is known, however long the disk takes: the context only bounds the wait
 // for an earlier call. Put leaves the newest records that `retained` asks for and removes the others.
 //
-// A Store belongs to the cache it was opened through: after that was closed, and after the stream's records were
-// opened once more, it refuses every call with ErrClosed or ErrTakenOver.
+// A Store outlives the cache it was opened through, and is not to be used after its own Close. After the stream's records
+// were opened once more, it refuses every call with ErrTakenOver.
 type Store interface {
 	checkpoint.Store
+	// Close gives the place back, which is closed when no cache and no other store uses it.
+	Close(ctx context.Context) error
 	// StoreID is a UUID that was made with the store, and tells it from every other.
 	StoreID() string
 	// Durable tells whether records survive the process.
@@ -30,6 +32,7 @@ type Store interface {
 type claim interface {
 	enter(ctx context.Context) (opened, error)
 	leave()
+	close(ctx context.Context) error
 }
 
 // recordStore is a Store on a seat.
@@ -149,6 +152,8 @@ func (s *recordStore) DeleteAll(ctx context.Context) error {
 	}
 	return nil
 }
+
+func (s *recordStore) Close(ctx context.Context) error { return s.claim.close(ctx) }
 
 func (s *recordStore) Describe() string { return s.name + " (" + s.seat.keeper.describe() + ")" }
 func (s *recordStore) StoreID() string  { return s.id }

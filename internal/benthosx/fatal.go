@@ -99,8 +99,8 @@ func FatalCause() error {
 	return fatal.cause
 }
 
-// Main runs the Benthos command line and returns the process's exit code: Benthos's own, or 1 where Fatal was called,
-// with the cause as the last line on standard error.
+// Main runs the Benthos command line and returns the process's exit code: Benthos's own, or 1 where Fatal was called or
+// a stream was stopped without its last checkpoint, with the cause as the last line on standard error.
 func Main(opts ...service.CLIOptFunc) int {
 	ended := make(chan struct{})
 	fatal.Lock()
@@ -118,6 +118,11 @@ func Main(opts ...service.CLIOptFunc) int {
 	}
 	if cause := FatalCause(); cause != nil {
 		fmt.Fprintf(os.Stderr, "fatal: %v\n", cause)
+		return 1
+	}
+	// Benthos ends with 0 also where it had to force the stop.
+	if left := unfinished(); left != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, left)
 		return 1
 	}
 	return code

@@ -1,8 +1,11 @@
 package benthosx
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/redpanda-data/benthos/v4/public/service"
 
@@ -33,7 +36,29 @@ func StreamOf(res *service.Resources) *checkpoint.Stream {
 			Fatal(cause)
 		},
 	}))
+	made.Lock()
+	defer made.Unlock()
+	made.streams[v.(*checkpoint.Stream)] = struct{}{}
 	return v.(*checkpoint.Stream)
+}
+
+// made are the coordinators of this process.
+var made = struct {
+	sync.Mutex
+	streams map[*checkpoint.Stream]struct{}
+}{streams: map[*checkpoint.Stream]struct{}{}}
+
+// unfinished tells what the streams of this process leave to the next one, nil where nothing is left.
+func unfinished() error {
+	made.Lock()
+	defer made.Unlock()
+	var errs []error
+	for s := range made.streams {
+		if err := s.Unfinished(); err != nil {
+			errs = append(errs, fmt.Errorf("%v: %w", s, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // ComponentKey names a component across restarts: its label, else its path in the config, such as "output.broker.outputs.0".

@@ -219,6 +219,7 @@ func (r *run) performBarrier(a Action) {
 func (r *run) performStart(a Action) {
 	switch a := a.(type) {
 	case StartSource:
+		r.stream.leaves(errNoLast)
 		seat := r.seatOf(a.State.Source)
 		seat.asSource.Start(r.tag(a.Attempt), a.State)
 		seat.start()

@@ -32,6 +32,7 @@ func (r *run) report(a Report) {
 	case ReportStarted:
 		text = "sources and sinks are running"
 	case ReportStopped:
+		r.stream.leaves(nil)
 		text = "everything is committed, nothing is pending"
 	case ReportHardStop:
 		level, text = slog.LevelWarn, "stopped without a last checkpoint; the next start goes on from the one before"

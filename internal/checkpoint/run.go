@@ -64,6 +64,7 @@ func newRun(s *Stream, b *build, cfg Config) *run {
 func (r *run) begin(attempt uint64) {
 	go func() {
 		defer close(r.ended)
+		defer r.closeStore()
 		defer r.work.Wait()
 		defer r.cancel(nil)
 		newest, highest, err := r.load()
@@ -82,6 +83,9 @@ func (r *run) begin(attempt uint64) {
 		}
 		r.m = r.machine(newest, attempt)
 		r.m.nextRecord = max(r.m.nextRecord, highest+1)
+		if r.stream.leaves(nil); newest != nil {
+			r.stream.leaves(errUnrecovered)
+		}
 		close(r.begun)
 		r.logRestored(newest)
 		r.handle(Begin{})
@@ -148,6 +152,19 @@ func (r *run) load() (*Record, uint64, error) {
 			"it could lose or double records", number, store.Describe(), err)
 	}
 	return rec, number, nil
+}
+
+// closeStore lets a store go that has to be closed, so that what it stands on can be.
+func (r *run) closeStore() {
+	s, ok := r.store.(interface{ Close(context.Context) error })
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), r.cfg.Timeout)
+	defer cancel()
+	if err := s.Close(ctx); err != nil {
+		r.stream.opts.Logger.Warn("closing the state store failed", "store", r.store.Describe(), "error", err)
+	}
 }
 
 // noteIDs lets the sinks remember who owns their ids before the record is read: what happens to them later comes from

@@ -24,6 +24,8 @@ type Stream struct {
 	cur  *build // joined by at least one
 	// incarnations counts the builds that somebody has joined.
 	incarnations int
+	// unfinished is what would be left to the next process if this one ended now; nil where nothing is.
+	unfinished error
 	// lastAttempt is the highest attempt of all incarnations: none is used twice (rule 8).
 	lastAttempt uint64
 }
@@ -98,6 +100,26 @@ func NewStream(opts StreamOptions) *Stream {
 		opts.Metrics = noMetrics{}
 	}
 	return &Stream{opts: opts}
+}
+
+// What a process that ends may leave to the next one.
+var (
+	errUnrecovered = errors.New("stopped before it had settled what an earlier run left; the next start goes on from there")
+	errNoLast      = errors.New("stopped without a last checkpoint; the next start goes on from the one before")
+)
+
+// Unfinished tells what the stream would leave to the next process if this one ended now: nil where nothing was begun,
+// and where all is committed that was.
+func (s *Stream) Unfinished() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unfinished
+}
+
+func (s *Stream) leaves(unfinished error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unfinished = unfinished
 }
 
 // String names the stream in messages.

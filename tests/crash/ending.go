@@ -38,9 +38,15 @@ func (tr *trial) endedItself(p *child.Process) error {
 	return nil
 }
 
-// stumbledAtTheEnd tells whether a message was refused while the pipeline was stopping: there is no new attempt then, and
-// the next start goes on from the checkpoint before.
+// unrecovered is what a pipeline says that is stopped while it recovers.
+const unrecovered = "stopped before it had settled what an earlier run left"
+
+// stumbledAtTheEnd tells whether the pipeline was stopped before it had recovered, or a message was refused while it was
+// stopping: there is no new attempt then, and the next start goes on from the checkpoint before.
 func (tr *trial) stumbledAtTheEnd(p *child.Process) bool {
+	if code, words := lastWords(p, tr.log()); code == 1 && strings.Contains(words, unrecovered) {
+		return true
+	}
 	if !tr.scenario.stumbles && tr.callee == nil {
 		return false
 	}

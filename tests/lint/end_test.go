@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -96,6 +97,24 @@ func TestFatalCauseEndsTheProcessThoughBatchesAreUnacknowledged(t *testing.T) {
 			require.Less(t, took, 3*shutdown, "on a busy machine")
 			require.Contains(t, string(j.text(t)), "fatal: ")
 			require.Contains(t, string(j.text(t)), "max_restarts")
+		})
+	}
+}
+
+// TestStopThatIsForcedIsNoSuccess: Benthos ends with 0 also where it had to force the stop, and there was no last
+// checkpoint.
+func TestStopThatIsForcedIsNoSuccess(t *testing.T) {
+	broker := startBroker(t, 0, "in", "out")
+	load := devbroker.Load{Topic: "in", Partitions: 2, Records: 200, Began: time.Now()}
+	require.NoError(t, load.Run(t.Context(), broker.Addrs()))
+	for _, shutdown := range []string{"1s", "4s"} { // with and without time for Benthos to be patient first
+		t.Run(shutdown, func(t *testing.T) {
+			text := "shutdown_timeout: " + shutdown + "\n" + changed(t, "mapping: root = content()", "log: { message: \"it is held\" }\n    - sleep: { duration: 1h }")
+			j := start(t, broker.Addrs()[0], text, "run")
+			j.said(t, "it is held")
+			j.Signal(syscall.SIGTERM)
+			require.Equal(t, 1, j.end(t), string(j.text(t)))
+			require.Contains(t, lastLine(t, j), "stopped without a last checkpoint; the next start goes on from the one before")
 		})
 	}
 }
