@@ -33,6 +33,8 @@ type scenario struct {
 	bounded string
 	// perSecond is how many records a second each partition gets; 0: 500.
 	perSecond int
+	// shutdown is the shutdown_timeout; empty: 30s.
+	shutdown string
 	// brokerToo kills the broker as well from time to time.
 	brokerToo bool
 	// shape is what it has beside the usual.
@@ -99,7 +101,7 @@ var scenarios = []scenario{
 }
 
 // troubles are what else a pipeline goes through, beside random kills; the tests that bear them have these names.
-var troubles = []string{"brokers", "proxy", "freeze", "zombie"}
+var troubles = []string{"brokers", "proxy", "freeze", "zombie", "reload", "streams", "stop"}
 
 // behind are the inputs without checkpoints before an exactly-once sink; the tests that bear them have these names.
 var behind = []string{"http", "socket", "generate"}
@@ -176,7 +178,7 @@ type names struct {
 const configText = `# Written by the crash test.
 http: { enabled: false }
 logger: { level: INFO, add_timestamp: true }
-shutdown_timeout: 30s
+shutdown_timeout: %s
 
 %sinput:
   %s
@@ -228,7 +230,7 @@ func (s scenario) config(n names) ([]byte, error) {
 		caches = "cache_resources:\n  - label: state\n    " + s.store + s.resources + "\n\n"
 	}
 	sink := strings.ReplaceAll(s.sink, "{{ .Prefix }}", n.Prefix)
-	text := fmt.Sprintf(configText, caches, cmp.Or(s.input, "{{ source .In }}"), max(1, s.threads), cmp.Or(processors, "[]"), output)
+	text := fmt.Sprintf(configText, cmp.Or(s.shutdown, "30s"), caches, cmp.Or(s.input, "{{ source .In }}"), max(1, s.threads), cmp.Or(processors, "[]"), output)
 	parsed, err := template.New(s.name).Funcs(template.FuncMap{
 		"source": func(topics ...string) string { return s.source(n, strings.Join(topics, ", "), n.Group) },
 		"sink":   func(topic string) string { return s.sinkTo(n.Bootstrap, topic, sink) },

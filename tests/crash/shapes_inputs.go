@@ -31,10 +31,14 @@ var inputShapes = shaped(
     outputs:
       - {{ another .Out "a" }}
       - {{ another .Out2 "b" }}`}},
-	scenario{name: "sequence", processors: asIs, bounded: "bounded: { mode: latest-offset }, ", shape: shape{twoTopics: true, input: `sequence:
+	// The second source begins when the first one has come to its end.
+	scenario{name: "sequence", bounded: "bounded: { mode: latest-offset }, ", shape: shape{stumbles: true, twoTopics: true,
+		input: `sequence:
     inputs:
       - {{ source .In }}
-      - {{ source .In2 }}`, refusal: "cannot be part of a sequence yet"}},
+      - {{ source .In2 }}`},
+		processors: `
+    - sleep: { duration: 300us }` + asIs},
 )
 
 // refuseLast refuses the last record of two partitions the first time.

@@ -40,7 +40,9 @@ type trial struct {
 	names    names
 	cluster  *realkafka.Cluster
 	binary   string
-	rng      *rand.Rand
+	// command is what the binary is told, beside the config; nil: run.
+	command []string
+	rng     *rand.Rand
 
 	producer *producer
 	observer *devbroker.Observer
@@ -102,7 +104,11 @@ func (tr *trial) log() string  { return filepath.Join(tr.names.Dir, "job.log") }
 // start starts the pipeline.
 func (tr *trial) start(env ...string) (*child.Process, error) {
 	tr.logBefore = fileSize(tr.log())
-	cmd := exec.Command(tr.binary, "run", tr.conf())
+	command := tr.command
+	if command == nil {
+		command = []string{"run"}
+	}
+	cmd := exec.Command(tr.binary, slices.Concat(command, []string{tr.conf()})...)
 	cmd.Env = append(os.Environ(), env...)
 	return child.Start(cmd, tr.log())
 }
