@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/tidegate/tidegate/internal/child"
 	"github.com/tidegate/tidegate/tests/realkafka"
@@ -40,7 +41,8 @@ type duo struct {
 	lost []int64
 	// third is a job that comes and goes.
 	third names
-	from  int64 // where the log of this process begins
+	// unwhole is set where a stream of this process was never stopped with its last checkpoint.
+	unwhole bool
 }
 
 // streams lets streams come, change, fail and go by the HTTP API, and kills the process in between.
@@ -56,6 +58,7 @@ func (w *ward) streams(t *testing.T) {
 		{"a third one with a buffer", (*duo).buffered, true},
 		{"one fails", (*duo).fail, true},
 		{"killed", (*duo).killed, false},
+		{"ids taken by another process", (*duo).taken, false},
 		{"stopped", (*duo).stopped, false},
 	}
 	cluster := clusterOf(t, w.tv)
@@ -117,7 +120,7 @@ func (d *duo) start() error {
 			return err
 		}
 	}
-	d.from = fileSize(d.log())
+	d.unwhole = false
 	cmd := exec.Command(d.w.connect, "streams", "-o", "root.yaml", "-r", "resources.yaml", "streams")
 	cmd.Dir = d.dir
 	var err error
@@ -330,6 +333,56 @@ func (d *duo) fail(round int) (string, error) {
 	return "unready, then " + what, err
 }
 
+// taken lets a third stream run until another process takes its ids.
+func (d *duo) taken(round int) (string, error) {
+	n := d.third
+	n.Group, n.Prefix = fmt.Sprintf("%s-%d", n.Group, round), fmt.Sprintf("%s-%d", n.Prefix, round)
+	path := fmt.Sprintf("/streams/taken-%d", round)
+	text, err := streamOf(patient, n)
+	if err != nil {
+		return "", err
+	}
+	if err := errors.Join(d.do(http.MethodPost, path, text), d.awaitReady(http.StatusOK)); err != nil {
+		return "", err
+	}
+	from := fileSize(d.log())
+	if err := takeIDs(d.jobs[0].cluster.Bootstrap(), n.Prefix); err != nil {
+		return "", err
+	}
+	d.unwhole = true
+	if err := awaitWords(d.p, d.log(), from, "taken over by another owner"); err != nil {
+		return "", err
+	}
+	if err := errors.Join(d.goOn(0, 1), d.awaitReady(http.StatusServiceUnavailable)); err != nil {
+		return "", err
+	}
+	began := time.Now()
+	err = d.do(http.MethodDelete, path, "")
+	took := time.Since(began)
+	if err == nil && took > quickDelete {
+		err = d.failed(fmt.Errorf("the deletion of a stream that has failed took %v", took))
+	}
+	return fmt.Sprintf("unready, deleted in %v", took.Round(time.Millisecond)), err
+}
+
+// takeIDs initialises all ids of a prefix.
+func takeIDs(bootstrap []string, prefix string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), stallLimit)
+	defer cancel()
+	for n := range 5 {
+		client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...), kgo.TransactionalID(fmt.Sprintf("%s-0-%d", prefix, n)))
+		if err != nil {
+			return fmt.Errorf("taking ids: %w", err)
+		}
+		_, _, err = client.ProducerID(ctx)
+		client.Close()
+		if err != nil {
+			return fmt.Errorf("taking ids: %w", err)
+		}
+	}
+	return nil
+}
+
 func (d *duo) killed(round int) (string, error) {
 	what := "killed"
 	if round%2 == 0 { // in the middle of a change
@@ -371,8 +424,12 @@ func (d *duo) stop() (time.Duration, error) {
 		return 0, d.failed(fmt.Errorf("it goes on %v after SIGTERM", exitLimit))
 	}
 	took := time.Since(began)
-	if err := d.p.Err(); err != nil {
-		return took, d.failed(fmt.Errorf("a graceful stop: %w", err))
+	code, words := lastWords(d.p, d.log())
+	switch {
+	case d.unwhole && (code != 1 || !strings.Contains(words, `stream "taken-`)):
+		return took, d.failed(fmt.Errorf("a stream was left without its last checkpoint, and the exit code is %d", code))
+	case !d.unwhole && code != 0:
+		return took, d.failed(fmt.Errorf("a graceful stop: exit code %d", code))
 	}
 	for i, tr := range d.jobs {
 		if err := tr.checkStopped(); err != nil {
