@@ -37,8 +37,11 @@ func (s *Sink) Verify(ctx context.Context, restored checkpoint.SinkState, commit
 	}
 	for _, c := range committables {
 		if err := s.sameCluster(c.ClusterID, fmt.Sprintf("the sealed transaction of id %q (%d records, topics %s)",
-			c.TransactionalID, c.Records, topics(c))); err != nil {
+			c.TransactionalID, c.Records, strings.Join(topics(c), ", "))); err != nil {
 			return err
+		}
+		if s.pool != nil {
+			s.pool.Know(topics(c)...)
 		}
 	}
 	// Ids of an old prefix or of a larger pool are known only now.
@@ -56,12 +59,12 @@ func (s *Sink) sameCluster(restored, what string) error {
 		what, restored, s.clusterID, checkpoint.StartAnew)
 }
 
-func topics(c checkpoint.Committable) string {
+func topics(c checkpoint.Committable) []string {
 	names := make([]string, len(c.Topics))
 	for i, t := range c.Topics {
 		names[i] = t.Topic
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 // Traces looks for open transactions of the sink's ids.
@@ -102,7 +105,7 @@ func (s *Sink) InitIDs(ctx context.Context, pools []checkpoint.Pool) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.broker.Init(ctx, ids, timeouts, s.noted)
+	_, err = s.broker.Init(ctx, ids, s.cfg.Topics, timeouts, s.noted)
 	return err
 }
 

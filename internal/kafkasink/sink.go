@@ -142,7 +142,7 @@ func (s *Sink) connectPool(ctx context.Context) error {
 	}
 	s.timeouts = timeouts
 	s.pool = txn.NewPool(txn.PoolConfig{
-		Broker: s.broker, Sink: s.cfg.Key, Pool: s.cfg.pool(s.clusterID), Timeouts: timeouts,
+		Broker: s.broker, Sink: s.cfg.Key, Pool: s.cfg.pool(s.clusterID), Topics: s.cfg.Topics, Timeouts: timeouts,
 		Client: s.cfg.options(), Log: s.cfg.Log,
 	})
 	return nil

@@ -38,6 +38,7 @@ func Dial(opts []kgo.Opt, principal string, log *slog.Logger) (*Broker, error) {
 	pinned := func(endTxn int16) (*kgo.Client, error) {
 		versions := kversion.Stable()
 		versions.SetMaxKeyVersion(int16(kmsg.EndTxn), endTxn)
+		versions.SetMaxKeyVersion(int16(kmsg.AddPartitionsToTxn), 3) // later ones are for brokers
 		return kgo.NewClient(append(opts[:len(opts):len(opts)],
 			kgo.MaxVersions(versions),
 			kgo.DisableClientMetrics(),

@@ -16,6 +16,21 @@ import (
 // errSettling says that the coordinator is between two states; the question is open until it has settled.
 var errSettling = fmt.Errorf("the coordinator is still ending the transaction: %w", kerr.ConcurrentTransactions)
 
+// settleLimit is how long a transaction may be open one epoch behind ours before it is taken for what it says. A
+// coordinator that aborts a transaction for its timeout first raises the epoch, and until the abort is written it says
+// that the transaction is open at the new one.
+const settleLimit = 5 * time.Second
+
+// settling bounds one question's wait for that.
+type settling struct{ since time.Time }
+
+func (s *settling) patient() bool {
+	if s.since.IsZero() {
+		s.since = time.Now()
+	}
+	return time.Since(s.since) < settleLimit
+}
+
 // described is the coordinator's own view of an id.
 type described struct {
 	state      string // Kafka's name: Empty, Ongoing, PrepareAbort, CompleteCommit, …
@@ -30,7 +45,10 @@ func (d described) String() string {
 // Describe tells what became of a sealed transaction without changing it: a verdict as Commit returns it, or 0 while it
 // is still open.
 func (b *Broker) Describe(ctx context.Context, c checkpoint.Committable) (checkpoint.Verdict, error) {
-	var verdict checkpoint.Verdict
+	var (
+		verdict checkpoint.Verdict
+		settles settling
+	)
 	what := fmt.Sprintf("describing transaction of id %q", c.TransactionalID)
 	err := b.persist(ctx, what, func(ctx context.Context) error {
 		able, err := b.abilities(ctx, c.TransactionalID)
@@ -48,7 +66,7 @@ func (b *Broker) Describe(ctx context.Context, c checkpoint.Committable) (checkp
 		if err != nil {
 			return err
 		}
-		verdict, err = seen.verdict(c, able.transactionVersion)
+		verdict, err = seen.verdict(c, able.transactionVersion, &settles)
 		return err
 	})
 	if err != nil {
@@ -75,7 +93,7 @@ func (b *Broker) describe(ctx context.Context, id string) (described, error) {
 }
 
 // verdict reads the state as that of a sealed transaction whose id has not been initialised since. 0 means still open.
-func (d described) verdict(c checkpoint.Committable, transactionVersion int16) (checkpoint.Verdict, error) {
+func (d described) verdict(c checkpoint.Committable, transactionVersion int16, settles *settling) (checkpoint.Verdict, error) {
 	same := d.producerID == c.ProducerID && d.epoch == c.Epoch
 	next := d.follows(c.ProducerID, c.Epoch)
 	if !same && !next {
@@ -83,8 +101,13 @@ func (d described) verdict(c checkpoint.Committable, transactionVersion int16) (
 	}
 	switch d.state {
 	case "Ongoing":
-		if same {
+		switch {
+		case same:
 			return 0, nil
+		case settles.patient():
+			return 0, errSettling
+		case transactionVersion >= 2:
+			return 0, nil // see resumeMend
 		}
 	case "PrepareCommit", "CompleteCommit":
 		return checkpoint.Committed, nil
@@ -131,7 +154,10 @@ func (b *Broker) Diagnose(ctx context.Context, c checkpoint.Committable, began t
 	}
 	fenced := &FencedError{TransactionalID: c.TransactionalID, ProducerID: c.ProducerID, Epoch: c.Epoch, Err: answer}
 	what := fmt.Sprintf("asking who owns transactional id %q", c.TransactionalID)
-	var owned bool
+	var (
+		owned   bool
+		settles settling
+	)
 	err := b.persist(ctx, what, func(ctx context.Context) error {
 		able, err := b.abilities(ctx, c.TransactionalID)
 		if err != nil {
@@ -149,7 +175,7 @@ func (b *Broker) Diagnose(ctx context.Context, c checkpoint.Committable, began t
 			return err
 		}
 		fenced.Seen = seen.String()
-		owned, err = seen.ours(c, expired(c, began))
+		owned, err = seen.ours(c, expired(c, began), &settles)
 		return err
 	})
 	switch {
@@ -170,7 +196,7 @@ func (b *Broker) Diagnose(ctx context.Context, c checkpoint.Committable, began t
 // ours tells whether the id's state is what our own transaction leaves behind, open or aborted by its timeout. Another
 // owner's initialisation first aborts our transaction, and so passes through the very state a timeout ends in, at every
 // transaction.version; only a transaction that is as old as its timeout can have run into it.
-func (d described) ours(c checkpoint.Committable, tooOld bool) (bool, error) {
+func (d described) ours(c checkpoint.Committable, tooOld bool, settles *settling) (bool, error) {
 	if d.producerID == c.ProducerID && d.epoch == c.Epoch && d.state != "PrepareEpochFence" {
 		return true, nil
 	}
@@ -182,6 +208,10 @@ func (d described) ours(c checkpoint.Committable, tooOld bool) (bool, error) {
 		return false, errSettling
 	case "CompleteAbort":
 		return tooOld, nil
+	case "Ongoing":
+		if settles.patient() {
+			return false, errSettling
+		}
 	}
 	return false, nil
 }

@@ -26,11 +26,15 @@ func TestDescribedStateBecomesAVerdict(t *testing.T) {
 		level   int16
 		seen    described
 		verdict checkpoint.Verdict
+		patient bool
 		settles bool
 	}{
 		{name: "open", epoch: 3, seen: described{"Ongoing", 7, 3}, verdict: 0},
 		{name: "another's is open", epoch: 3, seen: described{"Ongoing", 7, 5}, verdict: checkpoint.Unknown},
-		{name: "the next epoch's is open", epoch: 3, level: 2, seen: described{"Ongoing", 7, 4}, verdict: checkpoint.Unknown},
+		{name: "the next epoch's is open, below 2", epoch: 3, seen: described{"Ongoing", 7, 4}, verdict: checkpoint.Unknown},
+		{name: "its commit is being mended, at 2", epoch: 3, level: 2, seen: described{"Ongoing", 7, 4}, verdict: 0},
+		{name: "its timeout is being written", epoch: 3, patient: true, seen: described{"Ongoing", 7, 4}, settles: true},
+		{name: "its timeout is being written, at 2", epoch: 3, patient: true, level: 2, seen: described{"Ongoing", 7, 4}, settles: true},
 		{name: "another producer id is open", epoch: 3, seen: described{"Ongoing", 8, 3}, verdict: checkpoint.Unknown},
 		{name: "being committed", epoch: 3, level: 2, seen: described{"PrepareCommit", 7, 4}, verdict: checkpoint.Committed},
 		{name: "being aborted", epoch: 3, level: 2, seen: described{"PrepareAbort", 7, 4}, settles: true},
@@ -49,9 +53,13 @@ func TestDescribedStateBecomesAVerdict(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
+			since := time.Now().Add(-time.Hour)
+			if c.patient {
+				since = time.Time{}
+			}
 			verdict, err := c.seen.verdict(checkpoint.Committable{
 				ProducerID: 7, Epoch: c.epoch, BeganUnixMs: c.began.UnixMilli(), TimeoutMs: 60_000,
-			}, c.level)
+			}, c.level, &settling{since: since})
 			if c.settles {
 				require.True(t, again(err), "it must be asked again: %v", err)
 				return
@@ -86,7 +94,7 @@ func fencedOrTimedOut(t *testing.T, b *bench) {
 		id := realkafka.Name(t)
 		cl := b.writer(t, id, time.Minute)
 		c := b.open(t, cl, id, time.Minute)
-		_, err := b.Init(t.Context(), []string{id}, Timeouts{Candidates: []time.Duration{time.Minute}}, nil)
+		_, err := b.Init(t.Context(), []string{id}, nil, Timeouts{Candidates: []time.Duration{time.Minute}}, nil)
 		require.NoError(t, err)
 		answer := cl.ProduceSync(t.Context(), kgo.StringRecord("late")).FirstErr()
 		require.True(t, fencing(answer), "%v", answer)
@@ -116,7 +124,7 @@ func fencedJustNow(t *testing.T, b *bench) {
 	c := b.open(t, b.writer(t, id, time.Minute), id, time.Minute)
 	done := make(chan error, 1)
 	go func() {
-		_, err := b.Init(t.Context(), []string{id}, Timeouts{Candidates: []time.Duration{time.Minute}}, nil)
+		_, err := b.Init(t.Context(), []string{id}, nil, Timeouts{Candidates: []time.Duration{time.Minute}}, nil)
 		done <- err
 	}()
 	states := map[string]bool{}
@@ -133,7 +141,7 @@ func fencedJustNow(t *testing.T, b *bench) {
 		if d.producerID == c.ProducerID && d.epoch == c.Epoch {
 			continue // the other owner is not there yet
 		}
-		owned, err := d.ours(c, false)
+		owned, err := d.ours(c, false, &settling{since: time.Now().Add(-time.Hour)})
 		require.False(t, owned, "%s (%v)", d, err)
 	}
 	t.Log(states)

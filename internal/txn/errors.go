@@ -97,6 +97,10 @@ func (e *FencedError) Unwrap() error { return e.Err }
 
 // again tells whether an error leaves the question open, so that the same request may be sent once more.
 func again(err error) bool {
+	var fenced *FencedError
+	if errors.As(err, &fenced) {
+		return false
+	}
 	var ke *kerr.Error
 	if errors.As(err, &ke) {
 		return ke.Retriable || ke == kerr.ConcurrentTransactions || ke == kerr.UnknownServerError

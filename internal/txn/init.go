@@ -110,21 +110,38 @@ var anyOwner = owner{-1, -1}
 // Init initialises ids, which aborts what was open in them and fences whoever still uses them. It returns the
 // transaction timeout the broker accepted. What can be tried again is, until the context ends; any other error names
 // the id and what to do. Where another owner has moved an id since before was noted, none is initialised, and the error
-// is a *FencedError; a nil before takes the ids from whoever has them.
-func (b *Broker) Init(ctx context.Context, ids []string, timeouts Timeouts, before Standing) (time.Duration, error) {
-	accepted, _, err := b.takeOver(ctx, ids, timeouts, before)
+// is a *FencedError; a nil before takes the ids from whoever has them. topics are those the ids have written to, as far
+// as they are known.
+func (b *Broker) Init(ctx context.Context, ids, topics []string, timeouts Timeouts, before Standing) (time.Duration, error) {
+	accepted, _, err := b.takeOver(ctx, ids, topics, timeouts, before)
 	return accepted, err
 }
 
 // takeOver is Init, and tells what each id is owned as from here on.
-func (b *Broker) takeOver(ctx context.Context, ids []string, timeouts Timeouts, before Standing) (time.Duration, map[string]owner, error) {
-	owned := make(map[string]owner, len(ids))
-	if len(ids) == 0 {
-		return timeouts.Candidates[0], owned, nil
-	}
+func (b *Broker) takeOver(
+	ctx context.Context, ids, topics []string, timeouts Timeouts, before Standing,
+) (accepted time.Duration, owned map[string]owner, err error) {
 	noted, err := b.unmoved(ctx, before)
 	if err != nil {
 		return 0, nil, err
+	}
+	// What was committed is mended while the coordinator knows of it, and what the initialisation aborts behind it.
+	if err := b.mend(ctx, ids, topics); err != nil {
+		return 0, nil, err
+	}
+	if accepted, owned, err = b.initIDs(ctx, ids, timeouts, noted); err != nil {
+		return 0, nil, err
+	}
+	return accepted, owned, b.mend(ctx, ids, topics)
+}
+
+// initIDs initialises each id as the owner noted, else as any.
+func (b *Broker) initIDs(
+	ctx context.Context, ids []string, timeouts Timeouts, noted map[string]owner,
+) (accepted time.Duration, owned map[string]owner, err error) {
+	owned = make(map[string]owner, len(ids))
+	if len(ids) == 0 {
+		return timeouts.Candidates[0], owned, nil
 	}
 	as := make(map[string]owner, len(ids))
 	for _, id := range ids {
@@ -136,11 +153,10 @@ func (b *Broker) takeOver(ctx context.Context, ids []string, timeouts Timeouts, 
 	// Where there is only one timeout to try, nobody waits for the first id: an id whose last owner died in the middle of
 	// a transaction answers only once that is aborted.
 	if len(timeouts.Candidates) == 1 {
-		accepted := timeouts.Candidates[0]
+		accepted = timeouts.Candidates[0]
 		return accepted, owned, b.initAll(ctx, ids, as, accepted, timeouts.Max, owned)
 	}
 	// Else the first id alone finds out which timeout the broker accepts.
-	var accepted time.Duration
 	for _, accepted = range timeouts.Candidates {
 		if owned[ids[0]], err = b.initAs(ctx, ids[0], as[ids[0]], accepted, timeouts.Max); err == nil {
 			break

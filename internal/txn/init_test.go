@@ -32,7 +32,7 @@ func timeoutIsTheBrokersMaximumUnlessSet(t *testing.T, b *bench, limit time.Dura
 	t.Run("above the maximum is an error with both numbers", func(t *testing.T) {
 		timeouts, err := b.Timeouts(t.Context(), limit+time.Minute)
 		require.NoError(t, err)
-		_, err = b.Init(t.Context(), []string{realkafka.Name(t)}, timeouts, nil)
+		_, err = b.Init(t.Context(), []string{realkafka.Name(t)}, nil, timeouts, nil)
 		var refused *TimeoutError
 		require.ErrorAs(t, err, &refused)
 		require.ErrorContains(t, err, fmt.Sprintf("%d ms", (limit+time.Minute).Milliseconds()))
@@ -41,7 +41,7 @@ func timeoutIsTheBrokersMaximumUnlessSet(t *testing.T, b *bench, limit time.Dura
 	})
 	t.Run("candidates are tried in turn", func(t *testing.T) {
 		ids := []string{realkafka.Name(t), realkafka.Name(t), realkafka.Name(t)}
-		accepted, err := b.Init(t.Context(), ids, Timeouts{Candidates: []time.Duration{3 * time.Hour, time.Minute}}, nil)
+		accepted, err := b.Init(t.Context(), ids, nil, Timeouts{Candidates: []time.Duration{3 * time.Hour, time.Minute}}, nil)
 		require.NoError(t, err)
 		require.Equal(t, time.Minute, accepted)
 		for _, id := range ids {
@@ -81,11 +81,11 @@ func TestRefusedIDsSayWhatToGrant(t *testing.T) {
 	timeouts, err := b.Timeouts(t.Context(), 0)
 	require.NoError(t, err)
 	require.Equal(t, Timeouts{Candidates: []time.Duration{time.Hour, 15 * time.Minute}}, timeouts)
-	accepted, err := b.Init(t.Context(), []string{realkafka.Name(t)}, timeouts, nil)
+	accepted, err := b.Init(t.Context(), []string{realkafka.Name(t)}, nil, timeouts, nil)
 	require.NoError(t, err)
 	require.Equal(t, 15*time.Minute, accepted)
 
-	_, err = b.Init(t.Context(), []string{id}, timeouts, nil)
+	_, err = b.Init(t.Context(), []string{id}, nil, timeouts, nil)
 	requireRefused(t, err, id)
 	_, err = b.Commit(t.Context(), checkpoint.Committable{TransactionalID: id, ProducerID: 1})
 	requireRefused(t, err, id)
@@ -108,6 +108,6 @@ func TestInitEndsWithItsContext(t *testing.T) {
 	defer broker.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = broker.Init(ctx, []string{"a", "b"}, Timeouts{Candidates: []time.Duration{time.Minute}}, nil)
+	_, err = broker.Init(ctx, []string{"a", "b"}, nil, Timeouts{Candidates: []time.Duration{time.Minute}}, nil)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }

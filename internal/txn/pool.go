@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +22,8 @@ type PoolConfig struct {
 	// Pool names the ids.
 	Pool     checkpoint.Pool
 	Timeouts Timeouts
+	// Topics are those that are known beforehand.
+	Topics []string
 	// Client are the options of every id's client: connection and producing. Id and timeout are added.
 	Client []kgo.Opt
 	Log    *slog.Logger
@@ -49,26 +53,50 @@ type Pool struct {
 	// asking are the initialisations of clients that have not told what they own their id as.
 	asking map[int32]*requestCount
 	turns  map[int32]chan struct{} // to initialise an id
-	closed bool
+	// written are the ids whose transactions may have left something open, known the topics they may have done so on.
+	written map[int32]bool
+	known   map[string]bool
+	closed  bool
 }
 
 // NewPool returns a pool without any client.
 func NewPool(cfg PoolConfig) *Pool {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Pool{
+	p := &Pool{
 		cfg: cfg, ctx: ctx, cancel: cancel, timeout: cfg.Timeouts.Candidates[0],
 		taken: map[int32]*Transaction{}, idle: map[int32]*client{},
 		owned: map[int32]owner{}, began: map[int32]time.Time{}, asking: map[int32]*requestCount{},
-		turns: map[int32]chan struct{}{},
+		turns: map[int32]chan struct{}{}, written: map[int32]bool{}, known: map[string]bool{},
+	}
+	p.Know(cfg.Topics...)
+	return p
+}
+
+// Know tells of topics that the ids have written to.
+func (p *Pool) Know(topics ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, t := range topics {
+		p.known[t] = true
 	}
 }
+
+func (p *Pool) topics() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Sorted(maps.Keys(p.known))
+}
+
+// wrote tells whether a transaction of the id may have left something open, cleaned that none has.
+func (p *Pool) wrote(id int32) bool { p.mu.Lock(); defer p.mu.Unlock(); return p.written[id] }
+func (p *Pool) cleaned(id int32)    { p.mu.Lock(); defer p.mu.Unlock(); delete(p.written, id) }
 
 // Init initialises every id of the pools, those of an old prefix or size included, and returns the transaction timeout
 // that the broker accepted. See Broker.Init for before.
 func (p *Pool) Init(ctx context.Context, pools []checkpoint.Pool, before Standing) (time.Duration, error) {
 	ctx, cancel := p.bound(ctx)
 	defer cancel()
-	accepted, owned, err := p.cfg.Broker.takeOver(ctx, IDs(pools), p.cfg.Timeouts, before)
+	accepted, owned, err := p.cfg.Broker.takeOver(ctx, IDs(pools), p.topics(), p.cfg.Timeouts, before)
 	if err != nil {
 		return 0, err
 	}
@@ -123,10 +151,14 @@ func (p *Pool) Commit(ctx context.Context, c checkpoint.Committable) (checkpoint
 	ctx, cancel := p.bound(ctx)
 	defer cancel()
 	if t := p.takeSealed(c); t != nil {
-		err := t.end(ctx)
+		complete, err := t.end(ctx)
 		if err == nil {
 			p.closeTransaction(t.id)
-			return checkpoint.Committed, nil
+			if complete {
+				p.cleaned(t.id)
+				return checkpoint.Committed, nil
+			}
+			return checkpoint.Committed, p.mend(ctx, t.id)
 		}
 		if p.ctx.Err() != nil {
 			return 0, fmt.Errorf("committing transaction of id %q: %w", c.TransactionalID, ErrClosed)
@@ -135,15 +167,29 @@ func (p *Pool) Commit(ctx context.Context, c checkpoint.Committable) (checkpoint
 			"transactional_id", c.TransactionalID, "cause", err.Error())
 	}
 	verdict, err := p.cfg.Broker.Commit(ctx, c)
-	// One that was aborted by its timeout goes on to explain where its id stands, until the id is initialised again.
-	if err == nil && verdict == checkpoint.Committed {
-		for id := range p.cfg.Pool.Size {
-			if ID(p.cfg.Pool, id) == c.TransactionalID {
-				p.closeTransaction(id)
-			}
+	if err != nil || verdict != checkpoint.Committed {
+		// One that was aborted by its timeout goes on to explain where its id stands, until the id is initialised again.
+		return verdict, err
+	}
+	for id := range p.cfg.Pool.Size {
+		if ID(p.cfg.Pool, id) == c.TransactionalID {
+			p.closeTransaction(id)
+			err = p.mend(ctx, id)
 		}
 	}
 	return verdict, err
+}
+
+// mend shows what a transaction of the id that was committed has left open. In a recovery Init does.
+func (p *Pool) mend(ctx context.Context, id int32) error {
+	if !p.wrote(id) {
+		return nil
+	}
+	if err := p.cfg.Broker.mend(ctx, []string{ID(p.cfg.Pool, id)}, p.topics()); err != nil {
+		return fmt.Errorf("completing the commit of transactional id %q: %w", ID(p.cfg.Pool, id), err)
+	}
+	p.cleaned(id)
+	return nil
 }
 
 // takeSealed takes the living transaction of a committable out of the pool.

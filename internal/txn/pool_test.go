@@ -161,7 +161,7 @@ func TestCommitAndInitOutliveTheBroker(t *testing.T) {
 	initialised := make(chan error, 1)
 	id := realkafka.Name(t)
 	go func() {
-		_, err := b.Init(t.Context(), []string{id}, Timeouts{Candidates: []time.Duration{time.Minute}}, nil)
+		_, err := b.Init(t.Context(), []string{id}, nil, Timeouts{Candidates: []time.Duration{time.Minute}}, nil)
 		initialised <- err
 	}()
 	require.NoError(t, cluster.Restart(0))

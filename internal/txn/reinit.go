@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -58,12 +59,21 @@ func (p *Pool) reinit(ctx context.Context, id int32, closed func() bool) error {
 	if !known {
 		return nil
 	}
-	now, err := p.cfg.Broker.reinit(ctx, ID(p.cfg.Pool, id), c)
-	if err == nil {
-		p.own(id, now)
-		p.closeTransaction(id)
+	var topics []string
+	if p.wrote(id) {
+		topics = p.topics()
 	}
-	return err
+	now, err := p.cfg.Broker.reinit(ctx, ID(p.cfg.Pool, id), c, topics)
+	if err != nil {
+		return err
+	}
+	p.own(id, now)
+	p.closeTransaction(id)
+	if err := p.cfg.Broker.mend(ctx, []string{ID(p.cfg.Pool, id)}, topics); err != nil {
+		return err
+	}
+	p.cleaned(id)
+	return nil
 }
 
 // confirm notes what a client says it owns its id as. Where the client has just initialised the id, that must be right
@@ -99,15 +109,18 @@ func (c claim) initialised(seen described) bool {
 	return seen.state == "Empty" && seen.producerID == c.producerID && up > 0 && up <= c.unanswered
 }
 
-// client is the client of one id, with what it has sent.
-type client struct {
-	*kgo.Client
-	sent *requestCount
+// requestCount counts the InitProducerId and EndTxn requests of one client, and the connections it has made and lost. The
+// answer of each request may be lost, with the broker or with the client, which is closed when an attempt ends. Each
+// InitProducerId raises the epoch.
+type requestCount struct{ inits, ends, links atomic.Int32 }
+
+// OnBrokerConnect is kgo.HookBrokerConnect.
+func (n *requestCount) OnBrokerConnect(kgo.BrokerMetadata, time.Duration, net.Conn, error) {
+	n.links.Add(1)
 }
 
-// requestCount counts the InitProducerId and EndTxn requests of one client. The answer of each may be lost, with the
-// broker or with the client, which is closed when an attempt ends. Each InitProducerId raises the epoch.
-type requestCount struct{ inits, ends atomic.Int32 }
+// OnBrokerDisconnect is kgo.HookBrokerDisconnect.
+func (n *requestCount) OnBrokerDisconnect(kgo.BrokerMetadata, net.Conn) { n.links.Add(1) }
 
 // OnBrokerWrite is kgo.HookBrokerWrite.
 func (n *requestCount) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, _ error) {
@@ -136,8 +149,9 @@ func (n *requestCount) explains(before, now owner) bool {
 //
 // The owner is asked for first, since a coordinator compares epochs (KIP-360) only while no transaction is open: where
 // one is, InitProducerId aborts it, whoever asks. Between the question and the request lies a moment in which another
-// may still take the id over; it is then fenced by us, and says so.
-func (b *Broker) reinit(ctx context.Context, id string, mine claim) (owner, error) {
+// may still take the id over; it is then fenced by us, and says so. What its transactions have left open on the topics is
+// mended first.
+func (b *Broker) reinit(ctx context.Context, id string, mine claim, topics []string) (owner, error) {
 	as := mine.owner
 	c := checkpoint.Committable{
 		TransactionalID: id, ProducerID: as.producerID, Epoch: as.epoch, TimeoutMs: int32(mine.timeout.Milliseconds()),
@@ -164,6 +178,9 @@ func (b *Broker) reinit(ctx context.Context, id string, mine claim) (owner, erro
 	default:
 		as = owner{seen.producerID, seen.epoch}
 	}
+	if err := b.mend(ctx, []string{id}, topics); err != nil {
+		return owner{}, err
+	}
 	return b.initAs(ctx, id, as, mine.timeout, 0)
 }
 
@@ -179,6 +196,7 @@ func (b *Broker) initAs(ctx context.Context, id string, as owner, timeout, limit
 // stillOurs tells whether an id stands where a commit, a timeout or a lost initialisation of our own leaves it.
 func (b *Broker) stillOurs(ctx context.Context, c checkpoint.Committable, mine claim) (seen described, ours bool, err error) {
 	what := fmt.Sprintf("asking who owns transactional id %q", c.TransactionalID)
+	var settles settling
 	err = b.persist(ctx, what, func(ctx context.Context) error {
 		able, err := b.abilities(ctx, c.TransactionalID)
 		if err != nil {
@@ -210,7 +228,7 @@ func (b *Broker) stillOurs(ctx context.Context, c checkpoint.Committable, mine c
 			ours = true
 			return nil
 		}
-		ours, err = seen.ours(c, expired(c, mine.began))
+		ours, err = seen.ours(c, expired(c, mine.began), &settles)
 		return err
 	})
 	return seen, ours, err

@@ -65,23 +65,42 @@ func (b *Broker) unmoved(ctx context.Context, before Standing) (map[string]owner
 	for id := range before {
 		ids = append(ids, id)
 	}
-	now, able, err := b.standing(ctx, ids)
+	now, err := b.explained(ctx, ids, before)
 	if err != nil {
 		return nil, err
 	}
-	for id, then := range before {
-		seen := now[id]
-		if !seen.explainedBy(then, able.transactionVersion) {
-			return nil, &FencedError{
-				TransactionalID: id, ProducerID: then.producerID, Epoch: then.epoch, Seen: seen.String(), Err: errWhileRecovering,
-			}
-		}
+	for id, seen := range now {
 		as[id] = anyOwner
 		if seen.state != "Ongoing" { // see reinit
 			as[id] = owner{seen.producerID, seen.epoch}
 		}
 	}
 	return as, nil
+}
+
+// explained asks where the ids stand now, until each is where one that was not moved by another owner may be.
+func (b *Broker) explained(ctx context.Context, ids []string, before Standing) (now Standing, err error) {
+	var settles settling
+	err = b.persist(ctx, fmt.Sprintf("asking who owns the transactional ids of %q", ids[0]), func(ctx context.Context) error {
+		var able abilities
+		if now, able, err = b.standing(ctx, ids); err != nil {
+			return err
+		}
+		for id, then := range before {
+			seen := now[id]
+			switch {
+			case seen.explainedBy(then, able.transactionVersion):
+			case seen.state == "Ongoing" && then.state == "Ongoing" && seen.follows(then.producerID, then.epoch) && settles.patient():
+				return errSettling // its timeout may be about to be written
+			default:
+				return &FencedError{
+					TransactionalID: id, ProducerID: then.producerID, Epoch: then.epoch, Seen: seen.String(), Err: errWhileRecovering,
+				}
+			}
+		}
+		return nil
+	})
+	return now, err
 }
 
 // explainedBy tells whether an id got from where it stood to here without another owner: its open transaction was

@@ -96,7 +96,7 @@ func startIsNotRefused(t *testing.T, b *bench) {
 		prefix := realkafka.Name(t)
 		b := b.withTopic(t)
 		b.predecessor(t, prefix, time.Minute)
-		_, err := b.Init(t.Context(), []string{prefix + "-0-0"}, Timeouts{Candidates: []time.Duration{time.Minute}}, nil)
+		_, err := b.Init(t.Context(), []string{prefix + "-0-0"}, nil, Timeouts{Candidates: []time.Duration{time.Minute}}, nil)
 		require.NoError(t, err)
 		require.NoError(t, b.recover(t, prefix).init(t))
 	})

@@ -38,6 +38,7 @@ type Transaction struct {
 
 	// began is when the first record was produced, nil before.
 	began atomic.Pointer[time.Time]
+	topic atomic.Pointer[string] // of the record produced last
 	sent  atomic.Int64
 	// acked is added to after tally was written: who reads acked == sent may read tally.
 	acked atomic.Int64
@@ -142,12 +143,16 @@ func (t *Transaction) Produce(records []*kgo.Record) {
 		now := time.Now()
 		if t.began.CompareAndSwap(nil, &now) {
 			t.pool.mu.Lock()
-			t.pool.began[t.id] = now
+			t.pool.began[t.id], t.pool.written[t.id] = now, true
 			t.pool.mu.Unlock()
 		}
 	}
 	t.sent.Add(int64(len(records)))
 	for _, r := range records {
+		if last := t.topic.Load(); last == nil || *last != r.Topic { // neighbours mostly share one
+			t.topic.Store(&r.Topic)
+			t.pool.Know(r.Topic)
+		}
 		t.client.Produce(context.Background(), r, t.promise)
 	}
 }
@@ -231,36 +236,37 @@ func (t *Transaction) Diagnose(ctx context.Context, cause error) error {
 	return t.pool.cfg.Broker.Diagnose(ctx, t.committable(), began, cause)
 }
 
-// end commits by the transaction's own client, which is kept where that succeeds and closed where it does not.
-func (t *Transaction) end(ctx context.Context) error {
+// end commits by the transaction's own client, which is kept where that succeeds and closed where it does not, or where
+// it is not certain that the commit is complete on every partition.
+func (t *Transaction) end(ctx context.Context) (complete bool, err error) {
 	t.mu.Lock()
 	client, closed := t.client, t.closed
 	t.mu.Unlock()
 	if closed {
-		return ErrClosed
+		return false, ErrClosed
 	}
 	// Nothing but Close may follow an error: the outcome is open, and a second try would first run InitProducerId.
-	before := client.sent.ends.Load()
-	err := client.EndTransaction(ctx, kgo.TryCommit)
+	ends, links := client.sent.ends.Load(), client.sent.links.Load()
+	err = client.EndTransaction(ctx, kgo.TryCommit)
+	if err == nil {
+		// One that was sent more than once, since its answer did not come in time, may still be on its way. Below
+		// transaction.version 2 it would commit the next transaction of this client, which has the same epoch, while that
+		// is open. The client that comes after this one takes another epoch.
+		complete = client.sent.ends.Load() <= ends+1 && client.settled(ctx, t.name) && client.sent.links.Load() == links
+	}
 	t.mu.Lock()
 	closed = t.closed
 	t.closed = true
 	t.mu.Unlock()
 	switch {
 	case closed: // by Close meanwhile, which also closed the client
-		return errors.Join(err, ErrClosed)
-	case err != nil:
+		return false, errors.Join(err, ErrClosed)
+	case err != nil, !complete:
 		client.Close()
-		return err
-	case client.sent.ends.Load() > before+1:
-		// One that was sent more than once, since its answer did not come in time, may still be on its way. Below
-		// transaction.version 2 it would commit the next transaction of this client, which has the same epoch, while that
-		// is open. The client that comes after this one takes another epoch.
-		client.Close()
-		return nil
+		return false, err
 	}
 	t.pool.keep(t.id, client)
-	return nil
+	return true, nil
 }
 
 // isSealedAs tells whether the transaction is the living one of a committable.

@@ -18,7 +18,10 @@ import (
 // It may only be called for a committable of the newest record, and never for an id that has been used since: below
 // transaction.version 2 the next transaction of a living client has the same epoch, and would be committed instead.
 func (b *Broker) Commit(ctx context.Context, c checkpoint.Committable) (checkpoint.Verdict, error) {
-	var verdict checkpoint.Verdict
+	var (
+		verdict checkpoint.Verdict
+		settles settling
+	)
 	what := fmt.Sprintf("committing transaction of id %q", c.TransactionalID)
 	err := b.persist(ctx, what, func(ctx context.Context) error {
 		able, err := b.abilities(ctx, c.TransactionalID)
@@ -28,7 +31,7 @@ func (b *Broker) Commit(ctx context.Context, c checkpoint.Committable) (checkpoi
 		if able.transactionVersion >= 2 {
 			verdict, err = b.commitNew(ctx, c)
 		} else {
-			verdict, err = b.commitOld(ctx, c, able)
+			verdict, err = b.commitOld(ctx, c, able, &settles)
 		}
 		return err
 	})
@@ -54,6 +57,16 @@ func (b *Broker) commitNew(ctx context.Context, c checkpoint.Committable) (check
 		return checkpoint.Committed, nil
 	case again(to4):
 		return 0, to4
+	case errors.Is(to4, kerr.ProducerFenced), errors.Is(to4, kerr.InvalidProducerEpoch):
+		committed, err := b.resumeMend(ctx, c)
+		switch {
+		case err != nil:
+			return 0, err
+		case committed:
+			return checkpoint.Committed, nil
+		}
+	}
+	switch {
 	case errors.Is(to5, kerr.InvalidTxnState):
 		b.log.Warn("transaction is aborted", "transactional_id", c.TransactionalID, "producer_id", c.ProducerID,
 			"epoch", c.Epoch, "answer_v5", to5.Error(), "answer_v4", to4.Error())
@@ -63,8 +76,32 @@ func (b *Broker) commitNew(ctx context.Context, c checkpoint.Committable) (check
 	return checkpoint.Unknown, nil
 }
 
+// resumeMend commits what mend has begun and not ended, as when its process was killed: a transaction that is open one
+// epoch behind a committable of the newest record. Nothing else can be open there. The committable's id is not used again
+// before a record has forgotten it, and whoever initialises the id takes another epoch.
+func (b *Broker) resumeMend(ctx context.Context, c checkpoint.Committable) (committed bool, err error) {
+	seen, err := b.describe(ctx, c.TransactionalID)
+	told := err == nil
+	switch {
+	case !told && again(err):
+		return false, err
+	case !told, seen.state != "Ongoing", !seen.follows(c.ProducerID, c.Epoch):
+		return false, nil
+	}
+	c.ProducerID, c.Epoch = seen.producerID, seen.epoch
+	switch err := b.endTxn(ctx, b.old, c); {
+	case err == nil:
+		return true, nil
+	case again(err):
+		return false, err
+	}
+	return false, errSettling // It was being aborted, and has moved on.
+}
+
 // commitOld asks a cluster below transaction.version 2, which must never see EndTxn version 5.
-func (b *Broker) commitOld(ctx context.Context, c checkpoint.Committable, able abilities) (checkpoint.Verdict, error) {
+func (b *Broker) commitOld(
+	ctx context.Context, c checkpoint.Committable, able abilities, settles *settling,
+) (checkpoint.Verdict, error) {
 	to4 := b.endTxn(ctx, b.old, c)
 	switch {
 	case to4 == nil:
@@ -75,7 +112,7 @@ func (b *Broker) commitOld(ctx context.Context, c checkpoint.Committable, able a
 		return checkpoint.Aborted, nil
 	case errors.Is(to4, kerr.ProducerFenced), errors.Is(to4, kerr.InvalidProducerEpoch):
 		// The coordinator bumps the epoch when it aborts a transaction that ran into its timeout.
-		verdict, err := b.describedVerdict(ctx, c, able)
+		verdict, err := b.describedVerdict(ctx, c, able, settles)
 		if err != nil {
 			return 0, err
 		}
@@ -95,7 +132,9 @@ func (b *Broker) commitOld(ctx context.Context, c checkpoint.Committable, able a
 
 // describedVerdict asks DescribeTransactions whether a timeout explains why the epoch is no longer ours. Where the broker
 // does not describe, the verdict stays unknown: that is never replayed.
-func (b *Broker) describedVerdict(ctx context.Context, c checkpoint.Committable, able abilities) (checkpoint.Verdict, error) {
+func (b *Broker) describedVerdict(
+	ctx context.Context, c checkpoint.Committable, able abilities, settles *settling,
+) (checkpoint.Verdict, error) {
 	if !able.describe {
 		return checkpoint.Unknown, nil
 	}
@@ -108,7 +147,7 @@ func (b *Broker) describedVerdict(ctx context.Context, c checkpoint.Committable,
 	if err != nil {
 		return 0, err
 	}
-	return seen.verdict(c, able.transactionVersion)
+	return seen.verdict(c, able.transactionVersion, settles)
 }
 
 // indefinite sorts the answers that have nothing to do with the transaction's state, or leave it open.
@@ -131,11 +170,15 @@ func (b *Broker) unknown(c checkpoint.Committable, answer error) {
 
 // endTxn sends EndTxn(commit) in the version the client is pinned to.
 func (b *Broker) endTxn(ctx context.Context, cl *kgo.Client, c checkpoint.Committable) error {
+	return b.endTxnAs(ctx, cl, c, true)
+}
+
+func (b *Broker) endTxnAs(ctx context.Context, cl *kgo.Client, c checkpoint.Committable, commit bool) error {
 	req := kmsg.NewPtrEndTxnRequest()
 	req.TransactionalID = c.TransactionalID
 	req.ProducerID = c.ProducerID
 	req.ProducerEpoch = c.Epoch
-	req.Commit = true
+	req.Commit = commit
 	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
 		return err

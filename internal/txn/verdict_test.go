@@ -175,7 +175,7 @@ var scenarios = []scenario{
 	{
 		name: "id initialised again",
 		bring: func(t *testing.T, b *bench, _ *kgo.Client, c checkpoint.Committable) {
-			_, err := b.Init(t.Context(), []string{c.TransactionalID}, Timeouts{Candidates: []time.Duration{time.Minute}}, nil)
+			_, err := b.Init(t.Context(), []string{c.TransactionalID}, nil, Timeouts{Candidates: []time.Duration{time.Minute}}, nil)
 			require.NoError(t, err)
 		},
 		v5: "PRODUCER_FENCED", v4: "PRODUCER_FENCED", below2: "PRODUCER_FENCED",
@@ -185,7 +185,7 @@ var scenarios = []scenario{
 		name: "committed, then id initialised again",
 		bring: func(t *testing.T, b *bench, cl *kgo.Client, c checkpoint.Committable) {
 			require.NoError(t, cl.EndTransaction(t.Context(), kgo.TryCommit))
-			_, err := b.Init(t.Context(), []string{c.TransactionalID}, Timeouts{Candidates: []time.Duration{time.Minute}}, nil)
+			_, err := b.Init(t.Context(), []string{c.TransactionalID}, nil, Timeouts{Candidates: []time.Duration{time.Minute}}, nil)
 			require.NoError(t, err)
 		},
 		v5: "PRODUCER_FENCED", v4: "PRODUCER_FENCED", below2: "PRODUCER_FENCED",
