@@ -166,7 +166,7 @@ func TestSourceClosedDuringARecoveryDoesNotEndTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		cfg := benchConfig
-		var open func(context.Context) (Store, error) = func(ctx context.Context) (Store, error) {
+		open := func(ctx context.Context) (Store, error) {
 			<-time.After(time.Second)
 			return b.store, nil
 		}
@@ -185,8 +185,7 @@ func TestSourceClosedDuringARecoveryDoesNotEndTheOthers(t *testing.T) {
 		}()
 		srcErr, sinkErr := b.join()
 		require.NoError(t, errors.Join(srcErr, sinkErr))
-		<-ended
-		<-ended
+		_ = errors.Join(<-ended, <-ended) // that it was stopped
 		b.move(4)
 		b.stop()
 		assert.EqualValues(t, 4, b.sink.visible)

@@ -106,7 +106,14 @@ func (r *run) ask(ctx context.Context, request func(context.Context) (Event, err
 	}()
 }
 
-func (r *run) broken(err error) { r.post(Broken{Cause: err}) }
+// broken reports what nothing heals. At a stop that is forced the engine closes the outputs under what they do, and what
+// fails then is a consequence.
+func (r *run) broken(err error) {
+	if slices.ContainsFunc(r.seats(), func(s *Seat) bool { return s.sink != nil && r.hasLeft(s) }) {
+		err = fmt.Errorf("%w: an output was closed while it was at work: %w", errNoLast, err)
+	}
+	r.post(Broken{Cause: err})
+}
 
 func (r *run) verify(a Verify) {
 	seat := r.seatOf(a.Key)

@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,4 +61,19 @@ func TestStreamTellsWhatItLeavesToTheNextProcess(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestOutputThatIsClosedAtWorkIsNoCause: a stop that is forced closes an output while a commit is on its way.
+func TestOutputThatIsClosedAtWorkIsNoCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.start()
+		r := b.srcSeat.runOrNil()
+		b.sinkSeat.Leave()
+		r.broken(errors.New("the client was closed"))
+		err := <-b.fatal
+		require.ErrorIs(t, err, errNoLast)
+		require.ErrorContains(t, err, "the client was closed")
+		b.srcSeat.Leave()
+	})
 }

@@ -99,7 +99,7 @@ func (w *ward) stop(t *testing.T) {
 				}
 			})
 			usual := impatient(stopAfter, asIs)
-			usual.sink = h.scenario.sink
+			usual.sink, usual.refusing = h.scenario.sink, h.scenario.stumbles // the same sink at the same place
 			for range n {
 				require.NoError(t, b.moved(h.scenario, b.names.Dir))
 				require.NoError(t, w.stopInTrouble(b, h, usual))
@@ -191,6 +191,10 @@ func (b *hardBench) leaves() (string, error) {
 // run1 starts the pipeline and lets it write for a while.
 func (b *hardBench) run1() error {
 	if err := b.run(); err != nil {
+		return err
+	}
+	// What the one before has committed may come out only now, when this one does not listen for signals yet.
+	if err := awaitWords(b.p, b.log(), b.logBefore, "sources and sinks are running"); err != nil {
 		return err
 	}
 	if err := b.goOn(); err != nil {
