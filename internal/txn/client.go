@@ -32,7 +32,7 @@ func (c *client) settled(ctx context.Context, id string) bool {
 			return false
 		}
 		switch resp.TransactionStates[0].State {
-		case "CompleteCommit":
+		case "CompleteCommit", "Empty": // kfake's word for it
 			return true
 		case "PrepareCommit":
 		default:

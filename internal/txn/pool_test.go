@@ -114,6 +114,26 @@ func sealsAndCommits(t *testing.T, b *bench) {
 	require.ElementsMatch(t, want, b.committed(t))
 }
 
+// commitsOverNewConnections: a commit whose connection was closed for being idle is not certain to be complete, so its
+// client is given up, and the id goes on with another one.
+func commitsOverNewConnections(t *testing.T, b *bench) {
+	b = b.withTopic(t)
+	p := b.pool(t, realkafka.Name(t), kgo.ConnIdleTimeout(100*time.Millisecond))
+	_, err := p.Init(t.Context(), []checkpoint.Pool{p.cfg.Pool}, nil)
+	require.NoError(t, err)
+	var want []string
+	for n := range 4 {
+		value := fmt.Sprint("v", n)
+		want = append(want, value)
+		_, c := b.seal(t, p, 0, value)
+		<-time.After(400 * time.Millisecond) // longer than a connection may be idle
+		verdict, err := p.Commit(t.Context(), c)
+		require.NoError(t, err)
+		require.Equal(t, checkpoint.Committed, verdict)
+	}
+	require.ElementsMatch(t, want, b.committed(t))
+}
+
 // TestSealedTransactionSurvivesClose: rule "a sink's Close never aborts a sealed transaction", and what the next process
 // does with it.
 func TestSealedTransactionSurvivesClose(t *testing.T) {

@@ -225,6 +225,7 @@ func TestAtEachTransactionVersion(t *testing.T) {
 			})
 			t.Run("fenced or timed out", func(t *testing.T) { fencedOrTimedOut(t, b) })
 			t.Run("pool", func(t *testing.T) { sealsAndCommits(t, b) })
+			t.Run("commits over new connections", func(t *testing.T) { commitsOverNewConnections(t, b) })
 			t.Run("abort", func(t *testing.T) { ownerAbortsWhatIsOpen(t, b) })
 			t.Run("sleeper", func(t *testing.T) { sleeperTakesNothingBack(t, b) })
 			t.Run("traces", func(t *testing.T) { tracesAreOpenTransactions(t, b) })

@@ -91,6 +91,10 @@ func (w *ward) freezeNow(su *sufferer, p point) (string, error) {
 	}
 	if err != nil || !came {
 		fmt.Printf("freeze: %s, transaction.version %d: did not come\n", p.name, w.tv)
+		if err == nil { // not with this one, which would stop at the step when it is to end
+			su.p.Kill()
+			err = su.run()
+		}
 		return "", err
 	}
 	return p.name, nil
