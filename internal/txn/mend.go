@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -29,6 +30,8 @@ type hanging struct {
 	as    owner
 	kind  bool // true: committed
 	parts map[string][]int32
+	// told is set where the brokers have told so; else it is what may be.
+	told bool
 }
 
 // mend waits until no transaction of the ids is open on a partition of the topics whose coordinator says that it is
@@ -134,7 +137,7 @@ func hangingIn(seen Standing, open map[int64]map[string][]int32, told bool) []ha
 			producerID = -1
 		}
 		if parts := open[producerID]; d.complete() && len(parts) > 0 {
-			out = append(out, hanging{id: id, as: owner{d.producerID, d.epoch}, kind: d.state == "CompleteCommit", parts: parts})
+			out = append(out, hanging{id: id, as: owner{d.producerID, d.epoch}, kind: d.state == "CompleteCommit", parts: parts, told: told})
 		}
 	}
 	slices.SortFunc(out, func(a, b hanging) int { return strings.Compare(a.id, b.id) })
@@ -144,7 +147,11 @@ func hangingIn(seen Standing, open map[int64]map[string][]int32, told bool) []ha
 // mark gives what hangs its markers: it adds the partitions to a transaction of the id and ends that as the one before
 // was ended.
 func (b *Broker) mark(ctx context.Context, h hanging) error {
-	b.log.Warn("a broker has ended a transaction and left it open on partitions; ending it there",
+	level := slog.LevelDebug
+	if h.told {
+		level = slog.LevelWarn
+	}
+	b.log.Log(ctx, level, "a broker has ended a transaction and left it open on partitions; ending it there",
 		"transactional_id", h.id, "producer_id", h.as.producerID, "epoch", h.as.epoch, "commit", h.kind, "partitions", h.parts)
 	req := kmsg.NewPtrAddPartitionsToTxnRequest()
 	req.TransactionalID = h.id
