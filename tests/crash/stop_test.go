@@ -59,11 +59,9 @@ func hardships() []hardship {
 	usual := impatient(stopAfter, asIs)
 	failing := usual
 	failing.stumbles = true
-	long := usual
-	long.sink = lasting
 	return []hardship{
 		{name: "broker frozen", scenario: usual, meet: (*hardBench).freezeBroker},
-		{name: "broker killed", scenario: long, meet: (*hardBench).killBroker},
+		{name: "broker killed", scenario: usual, meet: (*hardBench).killBroker},
 		{name: "network severed", scenario: usual, meet: (*hardBench).sever},
 		{name: "while recovering", scenario: usual, meet: (*hardBench).recover, few: true},
 		{name: "while recovering, broker frozen", scenario: usual, meet: (*hardBench).recoverFrozen},

@@ -27,9 +27,8 @@ var patient = scenario{
 	sink:       exactlyOnce + "\n    transactions: { timeout: 6s, on_lost_transaction: replay }",
 }
 
-// lasting is the sink of pipelines whose only broker is killed for longer than transactionTimeout. When a broker comes
-// back, Apache Kafka 4.3 skips the partitions that have no leader at that moment as it aborts what is overdue. The
-// transaction counts as aborted, its partitions never hear of that, and what is in it shows with the next one of the id.
+// lasting is the sink of pipelines whose only broker is away for longer than transactionTimeout, and whose transactions
+// are to outlast that.
 var lasting = exactlyOnce + "\n    transactions: { timeout: 5m, on_lost_transaction: replay }"
 
 // maxDeaths is how often a pipeline may end by itself until one trouble is over.
