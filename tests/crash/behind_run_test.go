@@ -59,9 +59,9 @@ type writes struct {
 	seen map[string]int // how often each value came
 }
 
-func newWrites(n names, cluster *realkafka.Cluster, binary, address, input, processors string, rng *rand.Rand) (*writes, error) {
+func newWrites(n names, cluster *realkafka.Cluster, binary, address, config string, rng *rand.Rand) (*writes, error) {
 	w := &writes{names: n, cluster: cluster, binary: binary, address: address, rng: rng, seen: map[string]int{}}
-	parsed, err := template.New("behind").Parse(fmt.Sprintf(behindText, input, processors))
+	parsed, err := template.New("behind").Parse(config)
 	if err != nil {
 		return nil, fmt.Errorf("parsing the config: %w", err)
 	}

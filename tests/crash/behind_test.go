@@ -69,7 +69,7 @@ func (o *writesOf) job(t *testing.T, address, input, processors string) *writes 
 	} else {
 		cluster = clusterOf(t, o.tv)
 	}
-	w, err := newWrites(namesOf(t, cluster, o.tv), cluster, o.connect, address, input, processors, rand.New(rand.NewPCG(o.seed, 0)))
+	w, err := newWrites(namesOf(t, cluster, o.tv), cluster, o.connect, address, fmt.Sprintf(behindText, input, processors), rand.New(rand.NewPCG(o.seed, 0)))
 	require.NoError(t, err)
 	t.Cleanup(w.observer.Close)
 	return w
