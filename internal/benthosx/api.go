@@ -61,8 +61,9 @@ func (e *APIError) Error() string {
 		"http.basic_auth, no --no-api; http.address: 127.0.0.1:4195 keeps it to this machine)", e.StreamID, e.Reason)
 }
 
-// look asks the API for the config of a stream, until it answers or the patience is over.
-func (a apiAccess) look(ctx context.Context, id string) (view, error) {
+// look asks the API for the config of a stream, until it answers or the patience is over. Resources it does not show; those
+// of a file given with -r can be looked at.
+func (a apiAccess) look(ctx context.Context, id string, resources []string) (view, error) {
 	if a.closed != "" {
 		return view{}, &APIError{id, a.closed}
 	}
@@ -86,7 +87,15 @@ func (a apiAccess) look(ctx context.Context, id string) (view, error) {
 	for {
 		root, err := get(patience, client, ask.String())
 		if err == nil {
+			if err := addResources(root, resources); err != nil {
+				return view{}, err
+			}
 			v, _ := viewOf(root)
+			if len(v.missing) > 0 && v.refused == nil {
+				v.refused = fmt.Errorf("resource: %q is in no file given with -r, and checkpoints need a look at everything that "+
+					"stream %q is made of; a resource that was made by the HTTP API cannot be looked at: put it into a file, "+
+					"and give that with -r", v.missing[0], id)
+			}
 			return v, nil
 		}
 		select {

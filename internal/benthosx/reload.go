@@ -3,11 +3,9 @@ package benthosx
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/Jeffail/gabs/v2"
-	"github.com/redpanda-data/benthos/v4/public/service"
 	"github.com/urfave/cli/v2"
 	"gopkg.in/yaml.v3"
 )
@@ -16,6 +14,8 @@ import (
 type configFile struct {
 	path string
 	sets []string // of --set: a path, "=", a value
+	// resources are of -r: files, or patterns of such.
+	resources []string
 }
 
 // errReloaded is what a source says after a reload whose file is not known.
@@ -30,8 +30,9 @@ func noteFile(c *cli.Context) error {
 	}
 	sight.Lock()
 	defer sight.Unlock()
+	sight.resources = c.StringSlice("resources")
 	if sight.file = nil; path != "" {
-		sight.file = &configFile{path: path, sets: c.StringSlice("set")}
+		sight.file = &configFile{path: path, sets: c.StringSlice("set"), resources: sight.resources}
 	}
 	return nil
 }
@@ -41,23 +42,9 @@ func (f *configFile) look() (view, error) {
 	if f == nil {
 		return view{}, errReloaded
 	}
-	text, err := os.ReadFile(f.path)
+	root, err := readConfig(f.path)
 	if err != nil {
-		return view{}, fmt.Errorf("reading the config again after a reload: %w", err)
-	}
-	conf, err := service.GlobalEnvironment().FullConfigSchema("", "").NewConfigQuerier().ParseYAML(string(text))
-	if err != nil {
-		return view{}, fmt.Errorf("reading the config %s again after a reload: %w", f.path, err)
-	}
-	root, err := rootOf(func(path ...string) (any, error) {
-		field, err := conf.FieldAtPath(path...)
-		if err != nil {
-			return nil, err
-		}
-		return field.FieldAny()
-	})
-	if err != nil {
-		return view{}, fmt.Errorf("reading the config %s again after a reload: %w", f.path, err)
+		return view{}, fmt.Errorf("after a reload: %w", err)
 	}
 	for _, set := range f.sets {
 		path, text, _ := strings.Cut(set, "=")
@@ -68,6 +55,9 @@ func (f *configFile) look() (view, error) {
 		if _, err := gabs.Wrap(root).SetP(value, path); err != nil {
 			return view{}, fmt.Errorf("applying --set %s after a reload: %w", path, err)
 		}
+	}
+	if err := addResources(root, f.resources); err != nil {
+		return view{}, fmt.Errorf("after a reload: %w", err)
 	}
 	v, _ := viewOf(root)
 	return v, nil

@@ -24,7 +24,9 @@ var sight struct {
 	main             view
 	// file is the main config, where it can be read again.
 	file *configFile
-	api  apiAccess
+	// resources are the files given with -r, or patterns of such.
+	resources []string
+	api       apiAccess
 }
 
 // view is what a look at one stream's config has found.
@@ -33,11 +35,13 @@ type view struct {
 	sinks int
 	// refused is why checkpoints could not hold what they promise, nil where nothing is in their way.
 	refused error
+	// missing are the resources that it names, and that nobody can look at.
+	missing []string
 }
 
 func viewOf(root map[string]any) (v view, checkpointed bool) {
 	t, refused := checkTopology(root)
-	return view{sinks: t.sinks, refused: refused}, t.checkpointed
+	return view{sinks: t.sinks, refused: refused, missing: t.missing}, t.checkpointed
 }
 
 // errUnchecked is what a source says that does not know what stands around it.
@@ -48,23 +52,32 @@ var errUnchecked = errors.New("checkpoints need a look at the whole config, whic
 // incarnation counts how often its stream was built in this process.
 func RequireTopology(ctx context.Context, res *service.Resources, incarnation int) (sinks int, err error) {
 	sight.Lock()
-	accepted, looked, v, file, api := sight.accepted, sight.looked, sight.main, sight.file, sight.api
+	accepted, looked, v, file, api, resources := sight.accepted, sight.looked, sight.main, sight.file, sight.api, sight.resources
 	sight.Unlock()
 	switch {
 	case accepted:
 		return 0, nil
 	case !looked:
-		return 0, errUnchecked
+		return 0, &TopologyError{errUnchecked}
 	case res.StreamID() != "":
-		v, err = api.look(ctx, res.StreamID())
+		v, err = api.look(ctx, res.StreamID(), resources)
 	case incarnation > 1:
 		v, err = file.look()
 	}
 	if err == nil {
 		err = v.refused
 	}
+	if err != nil && ctx.Err() == nil {
+		return 0, &TopologyError{err}
+	}
 	return v.sinks, err
 }
+
+// TopologyError says why a stream cannot be checkpointed, whichever of its sources has asked.
+type TopologyError struct{ Err error }
+
+func (e *TopologyError) Error() string { return e.Err.Error() }
+func (e *TopologyError) Unwrap() error { return e.Err }
 
 // AcceptTopology takes whatever is around a source, for a host that builds streams in code and knows better.
 func AcceptTopology() {
@@ -81,10 +94,13 @@ func CheckTopology(conf *service.ParsedConfig) error {
 	if err != nil {
 		return err
 	}
-	v, checkpointed := viewOf(root)
 	sight.Lock()
+	defer sight.Unlock()
+	if err := addResources(root, sight.resources); err != nil {
+		return err
+	}
+	v, checkpointed := viewOf(root)
 	sight.looked, sight.main, sight.api = true, v, apiOf(conf)
-	sight.Unlock()
 	if checkpointed {
 		return v.refused
 	}
@@ -94,7 +110,7 @@ func CheckTopology(conf *service.ParsedConfig) error {
 // rootOf gathers the sections of a config that say what a stream is made of.
 func rootOf(field func(path ...string) (any, error)) (map[string]any, error) {
 	root := map[string]any{}
-	for _, section := range []string{"input", "buffer", "pipeline", "output", "input_resources", "processor_resources", "output_resources"} {
+	for _, section := range append([]string{"input", "buffer", "pipeline", "output"}, resourceSections...) {
 		v, err := field(section)
 		if err != nil {
 			continue // not in the config

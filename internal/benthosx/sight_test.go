@@ -18,7 +18,7 @@ func unsee(t *testing.T) {
 	t.Cleanup(func() {
 		sight.Lock()
 		defer sight.Unlock()
-		sight.looked, sight.main, sight.file, sight.api = false, view{}, nil, apiAccess{}
+		sight.looked, sight.main, sight.file, sight.api, sight.resources = false, view{}, nil, apiAccess{}, nil
 	})
 }
 
@@ -51,7 +51,7 @@ func TestReloadedConfigIsReadAgain(t *testing.T) {
 		"a buffer":           {"input: { kafka_flink_source: {} }\nbuffer: { memory: {} }", nil, "buffer: a memory buffer"},
 		"by the environment": {"buffer: { \"${BUFFERED}\": {} }", nil, "buffer: a memory buffer"},
 		"by --set":           {"input: { stdin: {} }", []string{"output.broker.batching.count=9"}, "output.broker.batching"},
-		"no YAML":            {"input: [", nil, "again after a reload"},
+		"no YAML":            {"input: [", nil, "after a reload: reading the config"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -84,10 +84,34 @@ func TestStreamsModeAsksItsOwnAPI(t *testing.T) {
 			`"output":{"broker":{"batching":{"count":1},"outputs":[{"kafka_flink_sink":{}},{"kafka_flink_sink":{}}]}}}}`))
 	}))
 	defer server.Close()
-	v, err := apiAccess{address: strings.TrimPrefix(server.URL, "http://")}.look(t.Context(), "orders")
+	v, err := apiAccess{address: strings.TrimPrefix(server.URL, "http://")}.look(t.Context(), "orders", nil)
 	require.NoError(t, err)
 	require.NoError(t, v.refused, "a count of 1 gathers nothing")
 	require.Equal(t, 2, v.sinks)
+}
+
+// TestStreamsModeLooksAtTheResourcesThatAStreamNames: those of files it can read, and others not.
+func TestStreamsModeLooksAtTheResourcesThatAStreamNames(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"config":{"input":{"kafka_flink_source":{"checkpoint":{"interval":"1s"}}},"output":{"resource":"o"}}}`))
+	}))
+	defer server.Close()
+	path := filepath.Join(t.TempDir(), "resources.yaml")
+	for text, want := range map[string]string{
+		"output_resources: [ { label: o, drop: {} } ]":                                               "",
+		"output_resources: [ { label: o, drop: {} }, { label: another, dynamic: {} } ]":              "",
+		"output_resources: [ { label: o, broker: { outputs: [], batching: { byte_size: 5000 } } } ]": "output_resources.o.broker.batching",
+		"output_resources: [ { label: another, drop: {} } ]":                                         `resource: "o" is in no file given with -r`,
+	} {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		v, err := apiAccess{address: strings.TrimPrefix(server.URL, "http://")}.look(t.Context(), "orders", []string{filepath.Join(filepath.Dir(path), "*.yaml")})
+		require.NoError(t, err)
+		if want == "" {
+			require.NoError(t, v.refused)
+		} else {
+			require.ErrorContains(t, v.refused, want)
+		}
+	}
 }
 
 func TestStreamsModeWithoutItsAPIRefusesCheckpoints(t *testing.T) {
@@ -102,7 +126,7 @@ func TestStreamsModeWithoutItsAPIRefusesCheckpoints(t *testing.T) {
 				service.NewBoolField("enabled").Default(true), service.NewStringField("cert_file").Default(""),
 				service.NewObjectField("basic_auth", service.NewBoolField("enabled").Default(false)))).ParseYAML(conf, nil)
 		require.NoError(t, err)
-		_, err = apiOf(parsed).look(t.Context(), "orders")
+		_, err = apiOf(parsed).look(t.Context(), "orders", nil)
 		var refused *APIError
 		require.ErrorAs(t, err, &refused)
 		require.ErrorContains(t, err, reason)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 )
 
@@ -92,31 +93,89 @@ func checkBuild(seats []*Seat) (*Config, error) {
 		case cfg == nil && sources == 1:
 			cfg, first = c, s.key
 		case (cfg == nil) != (c == nil) || cfg != nil && *cfg != *c:
-			return nil, fmt.Errorf("the inputs %q and %q have different checkpoint blocks; one stream has one "+
-				"coordinator: make them equal", first, s.key)
+			return nil, fmt.Errorf("the inputs %q and %q have different checkpoint blocks (%s); one stream has one "+
+				"coordinator: make them equal, or use a stream for each", first, s.key, strings.Join(differences(cfg, c), ", "))
 		}
 	}
-	prefixes := map[string]string{}
-	for _, s := range seats {
+	for i, s := range seats {
 		if s.sink == nil || s.sink.Pool.Size == 0 {
 			continue
 		}
 		if cfg != nil && cfg.AtLeastOnce {
-			return nil, fmt.Errorf("output %q has delivery_guarantee: exactly-once, and its input checkpoint.mode: "+
-				"at-least-once; make them equal", s.key)
+			return nil, fmt.Errorf("output %q has delivery_guarantee: exactly-once, and input %q checkpoint.mode: "+
+				"at-least-once, whose checkpoints commit no transactions: make the two equal", s.key, first)
 		}
-		p := s.sink.Pool
-		if err := checkPool(s.key, p, cfg); err != nil {
+		if err := checkPool(s.key, s.sink.Pool, cfg); err != nil {
 			return nil, err
 		}
-		name := fmt.Sprintf("%s-%d", p.Prefix, p.Index)
-		if other, ok := prefixes[name]; ok {
-			return nil, fmt.Errorf("the outputs %q and %q have the same transactional_id_prefix %q: they would fence each "+
-				"other; give each its own", other, s.key, p.Prefix)
+		for _, o := range seats[:i] {
+			if err := samePrefix(o, s); err != nil {
+				return nil, err
+			}
 		}
-		prefixes[name] = s.key
 	}
 	return cfg, nil
+}
+
+// samePrefix refuses two sinks of one stream that have the same transactional ids on one cluster.
+func samePrefix(a, b *Seat) error {
+	if a == b || a.sink == nil || b.sink == nil || a.left || b.left {
+		return nil
+	}
+	p, q := a.sink.Pool, b.sink.Pool
+	if p.Size == 0 || q.Size == 0 || p.Prefix != q.Prefix || p.Index != q.Index || p.ClusterID != q.ClusterID {
+		return nil
+	}
+	return fmt.Errorf("the outputs %q and %q have the same transactional_id_prefix: %q, and would fence each other; give "+
+		"each its own", min(a.key, b.key), max(a.key, b.key), p.Prefix)
+}
+
+// differences names the settings in which two checkpoint blocks differ, with both values; one may be absent.
+func differences(a, b *Config) []string {
+	if a == nil || b == nil {
+		interval := func(c *Config) string {
+			if c == nil {
+				return "unset"
+			}
+			return c.Interval.String()
+		}
+		return []string{fmt.Sprintf("checkpoint.interval: %s and %s", interval(a), interval(b))}
+	}
+	var names []string
+	for _, field := range [...]struct {
+		name        string
+		left, right any
+	}{
+		{"checkpoint.interval", a.Interval, b.Interval},
+		{"checkpoint.mode", mode(a), mode(b)},
+		{"checkpoint.min_pause", a.MinPause, b.MinPause},
+		{"checkpoint.timeout", a.Timeout, b.Timeout},
+		{"checkpoint.max_concurrent", a.MaxConcurrent, b.MaxConcurrent},
+		{"checkpoint.tolerable_failures", a.TolerableFailures, b.TolerableFailures},
+		{"checkpoint.max_restarts", a.MaxRestarts, b.MaxRestarts},
+		{"checkpoint.allow_non_restored_state", a.AllowNonRestored, b.AllowNonRestored},
+		{"startup.ignore_missing_state", a.IgnoreMissingState, b.IgnoreMissingState},
+		{"checkpoint.on_stop", onStop(a), onStop(b)},
+	} {
+		if field.left != field.right {
+			names = append(names, fmt.Sprintf("%s: %v and %v", field.name, field.left, field.right))
+		}
+	}
+	return names
+}
+
+func mode(c *Config) string {
+	if c.AtLeastOnce {
+		return "at-least-once"
+	}
+	return "exactly-once"
+}
+
+func onStop(c *Config) string {
+	if c.DeleteOnStop {
+		return "delete"
+	}
+	return "retain"
 }
 
 // StartAnew is the way out that errors name where a checkpoint cannot be used and the user may want to begin as on the
@@ -131,7 +190,8 @@ func checkPool(key string, p Pool, cfg *Config) error {
 	concurrent := max(1, cfg.MaxConcurrent)
 	if need := int32(concurrent) + 2; p.Size < need {
 		return fmt.Errorf("output %q: transactions.pool_size is %d, checkpoint.max_concurrent %d needs at least %d "+
-			"(one open, one for each checkpoint under way, one that waits to be forgotten)", key, p.Size, concurrent, need)
+			"(one open, one for each checkpoint under way, one that waits to be forgotten): raise transactions.pool_size, or "+
+			"lower checkpoint.max_concurrent", key, p.Size, concurrent, need)
 	}
 	return nil
 }

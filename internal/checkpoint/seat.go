@@ -23,6 +23,8 @@ type Seat struct {
 	asSink   Sink
 	joined   bool
 	left     bool
+	// claimed is the cluster that a sink's transactional ids are on, once that is known.
+	claimed *string
 	// closing is set on a source once the engine closes it.
 	closing bool
 
@@ -66,6 +68,25 @@ func (s *Seat) CheckTransactionTimeout(timeout time.Duration) error {
 	return fmt.Errorf("transactions.timeout is %v, less than checkpoint.interval %v + checkpoint.timeout %v: the broker "+
 		"would abort transactions that wait for their checkpoint; raise it (the broker's transaction.max.timeout.ms is "+
 		"the limit), or lower checkpoint.timeout", timeout, cfg.Interval, cfg.Timeout)
+}
+
+// ClaimIDs notes on which cluster the sink's transactional ids are, and refuses ids that another sink of the stream has
+// there: whoever initialised them second would fence the first. It comes before they are initialised.
+func (s *Seat) ClaimIDs(clusterID string) error {
+	st := s.stream
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	s.claimed = &clusterID
+	for _, o := range s.build.seats {
+		if o.claimed == nil || *o.claimed != clusterID {
+			continue
+		}
+		if err := samePrefix(o, s); err != nil {
+			st.fail(s.build, err)
+			return err
+		}
+	}
+	return nil
 }
 
 // JoinSource connects the source and blocks until it was told to start, the context ends, or the start-up failed for
@@ -159,6 +180,13 @@ func (s *Seat) Failed(tag Tag, cause error) {
 	if r := s.runOrNil(); r != nil && tag.Stream == s.stream {
 		r.failed(tag.Attempt, s.reason(), fmt.Errorf("%s: %w", s.key, cause))
 	}
+}
+
+// FatalForAll is Fatal for what is wrong with the stream as a whole, and not with the component that noticed.
+func (s *Seat) FatalForAll(cause error) {
+	s.stream.mu.Lock()
+	defer s.stream.mu.Unlock()
+	s.stream.fail(s.build, cause)
 }
 
 func (s *Seat) reason() Reason {

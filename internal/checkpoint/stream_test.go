@@ -208,17 +208,19 @@ func TestComponentsThatDoNotFitAreRefused(t *testing.T) {
 	pool := Pool{Prefix: "p", Size: 3}
 	type seat struct {
 		source *Config
+		solo   bool // a source without checkpoints
 		pool   Pool
 	}
 	tests := map[string]struct {
 		seats []seat
 		want  string
 	}{
-		"differing checkpoint blocks":      {[]seat{{source: &cfg}, {source: &other}, {pool: pool}}, "different checkpoint blocks"},
-		"two modes":                        {[]seat{{source: &atLeastOnce}, {pool: pool}}, "make them equal"},
+		"differing checkpoint blocks":      {[]seat{{source: &cfg}, {source: &other}, {pool: pool}}, "checkpoint.interval: 1s and 2s"},
+		"checkpoints in some only":         {[]seat{{source: &cfg}, {solo: true}, {pool: pool}}, "checkpoint.interval: 1s and unset"},
+		"two modes":                        {[]seat{{source: &atLeastOnce}, {pool: pool}}, "make the two equal"},
 		"a pool too small":                 {[]seat{{source: &concurrent}, {pool: pool}}, "needs at least 5"},
-		"one prefix twice":                 {[]seat{{source: &cfg}, {pool: pool}, {pool: pool}}, "same transactional_id_prefix"},
-		"one prefix twice, no checkpoints": {[]seat{{pool: pool}, {pool: pool}}, "same transactional_id_prefix"},
+		"one prefix twice":                 {[]seat{{source: &cfg}, {pool: pool}, {pool: pool}}, "same transactional_id_prefix: \"p\""},
+		"one prefix twice, no checkpoints": {[]seat{{pool: pool}, {pool: pool}}, "same transactional_id_prefix: \"p\""},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -228,7 +230,7 @@ func TestComponentsThatDoNotFitAreRefused(t *testing.T) {
 				for i, s := range tc.seats {
 					var seat *Seat
 					var err error
-					if s.source != nil {
+					if s.source != nil || s.solo {
 						seat, err = b.stream.DeclareSource(SourceDeclaration{Key: fmt.Sprint("in", i), Checkpoint: s.source, OpenStore: b.store.open})
 					} else {
 						seat, err = b.stream.DeclareSink(SinkDeclaration{Key: "out", Pool: s.pool})
@@ -238,7 +240,7 @@ func TestComponentsThatDoNotFitAreRefused(t *testing.T) {
 				}
 				for i, s := range seats {
 					go func() {
-						if tc.seats[i].source != nil {
+						if tc.seats[i].source != nil || tc.seats[i].solo {
 							_ = s.JoinSource(t.Context(), new(counter), 0)
 						} else {
 							_ = s.JoinSink(t.Context(), "", new(ledger))

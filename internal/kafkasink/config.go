@@ -42,6 +42,8 @@ type Seat interface {
 	Checkpointed() bool
 	// CheckTransactionTimeout refuses a transaction timeout that a checkpoint does not fit into.
 	CheckTransactionTimeout(time.Duration) error
+	// ClaimIDs refuses transactional ids that another sink of the stream has on the cluster.
+	ClaimIDs(clusterID string) error
 	// Failed reports a failure that a new attempt heals.
 	Failed(checkpoint.Tag, error)
 	// Fatal reports one that no new attempt heals.

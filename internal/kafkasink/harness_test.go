@@ -40,6 +40,7 @@ func newSeat() *seat { return &seat{told: make(chan struct{}, 1)} }
 
 func (s *seat) Checkpointed() bool                          { return !s.unchecked }
 func (s *seat) CheckTransactionTimeout(time.Duration) error { return s.tooShort }
+func (s *seat) ClaimIDs(string) error                       { return nil }
 
 func (s *seat) Failed(tag checkpoint.Tag, cause error) {
 	s.mu.Lock()

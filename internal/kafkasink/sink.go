@@ -137,6 +137,9 @@ func (s *Sink) connectPool(ctx context.Context) error {
 		s.cfg.Seat.Fatal(err)
 		return err
 	}
+	if err := s.cfg.Seat.ClaimIDs(s.clusterID); err != nil {
+		return err
+	}
 	if s.letGo, err = txn.HoldPrefix(s.cfg.pool(s.clusterID), s.cfg.Stream); err != nil {
 		return err // The other one may be about to stop.
 	}

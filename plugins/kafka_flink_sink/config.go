@@ -56,8 +56,8 @@ func parseConfig(conf *service.ParsedConfig) (config, error) {
 	p.Join(err)
 	c.maxInFlight = p.Int(1, fieldMaxInFlight)
 	name := p.Enum(fieldGuarantee)
-	var ok bool
-	if c.guarantee, ok = guarantees[name]; !ok {
+	var ok, known bool
+	if c.guarantee, known = guarantees[name]; !known {
 		p.Fail([]string{fieldGuarantee}, "%q is not none, at-least-once or exactly-once", name)
 	}
 	policy := p.Enum(fieldTransactions, fieldOnLost)
@@ -78,8 +78,13 @@ func parseConfig(conf *service.ParsedConfig) (config, error) {
 		p.Fail([]string{fieldTransactions, fieldCommitInterval}, "%v is not less than transactions.timeout, %v: the broker "+
 			"would abort transactions before they are committed", c.commitInterval, c.transactionTimeout)
 	}
-	if c.guarantee == kafkasink.ExactlyOnce {
-		prefix := strings.TrimSpace(p.String(fieldPrefix))
+	prefix := strings.TrimSpace(p.String(fieldPrefix))
+	switch {
+	case known && c.guarantee != kafkasink.ExactlyOnce && prefix != "":
+		// Who names a prefix expects transactions, and the default are none.
+		p.Fail([]string{fieldPrefix}, "%q has no effect with delivery_guarantee: %s, which writes without transactions; set "+
+			"delivery_guarantee: exactly-once, or remove transactional_id_prefix", prefix, name)
+	case c.guarantee == kafkasink.ExactlyOnce:
 		if prefix == "" {
 			p.Fail([]string{fieldPrefix}, "required with delivery_guarantee: exactly-once; choose one that no other job uses")
 		}

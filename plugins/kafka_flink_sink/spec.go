@@ -65,7 +65,7 @@ func spec() *service.ConfigSpec {
 				guaranteeExactlyOnce: "Records are written in Kafka transactions that are committed once the checkpoint is durable. Behind inputs without checkpoints a batch is acknowledged once its transaction has committed; see above.",
 			}).Default(guaranteeAtLeastOnce).Description("What is promised, by Flink's `sink.delivery-guarantee`."),
 			service.NewStringField(fieldPrefix).Default("").
-				Description("Begins the transactional ids, which are `<prefix>-<index>-<n>`. Required with exactly-once. No other job may use it: two with one prefix fence each other.").
+				Description("Begins the transactional ids, which are `<prefix>-<index>-<n>`. Required with exactly-once, refused without. No other job may use it: two with one prefix fence each other.").
 				Example("orders-copy"),
 			transactionsField(),
 			benthosx.IntField(fieldMaxInFlight, fieldMaxInFlight, 1, 1,
@@ -87,8 +87,15 @@ root = if this.string().trim() != "" && !this.string().trim().re_match("^@.") {
 				Advanced(),
 		).
 		LintRule(`
-root = if this.delivery_guarantee.or("").string().lowercase() == "exactly-once" && this.transactional_id_prefix.or("").string().trim() == "" {
+let guarantee = this.delivery_guarantee.or("at-least-once").string().lowercase()
+let prefix = this.transactional_id_prefix.or("").string().trim()
+let defaults = { "pool_size": 5, "timeout": "", "on_lost_transaction": "replay", "commit_interval": "1s" }
+let idle = this.transactions.or({}).key_values().filter(kv -> $defaults.exists(kv.key) && $defaults.get(kv.key) != kv.value).map_each(kv -> "transactions." + kv.key).sort()
+let idle = (if $prefix == "" { [] } else { ["transactional_id_prefix"] }).concat($idle)
+root = if $guarantee == "exactly-once" && $prefix == "" {
   "transactional_id_prefix is required with delivery_guarantee: exactly-once; choose one that no other job uses"
+} else if ["none", "at-least-once"].contains($guarantee) && $idle.length() > 0 {
+  "%v %v no effect with delivery_guarantee: %v, which writes without transactions; set delivery_guarantee: exactly-once, or remove %v".format($idle.join(", "), if $idle.length() == 1 { "has" } else { "have" }, $guarantee, if $idle.length() == 1 { "it" } else { "them" })
 }`).
 		Example("Copy a topic exactly once", "What consumers with `isolation.level=read_committed` see of the copy has no gaps and no repeats, whenever the process is killed.", benthosx.ExampleCopy)
 }

@@ -149,6 +149,8 @@ func (in *input) Connect(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case errors.As(err, new(*benthosx.TopologyError)):
+		in.seat.FatalForAll(err)
 	case err != nil:
 		in.seat.Fatal(err)
 	default:

@@ -57,31 +57,6 @@ func TestGoodConfigHasNoLints(t *testing.T) {
 	require.Empty(t, string(j.text(t)))
 }
 
-// TestWhatStandsAroundCheckpointsIsRefusedWhereverItIsNested holds what `run` says to the whole of a config. Benthos hands
-// out some sections as they were written, and others with what is nested in them still to be decoded.
-func TestWhatStandsAroundCheckpointsIsRefusedWhereverItIsNested(t *testing.T) {
-	const processors = "    - mapping: root = content()\n"
-	const seen = "  - label: forgetful\n"
-	for name, tc := range map[string]struct{ old, replacement, want string }{
-		"a dedupe": {processors, "    - dedupe: { cache: forgetful, key: x }\n",
-			"pipeline.processors.0.dedupe: dedupe notes a record before it is delivered"},
-		"a dedupe in a try": {processors, "    - try: [ { dedupe: { cache: forgetful, key: x } } ]\n", "pipeline.processors.0.try.0.dedupe: "},
-		"a dedupe as a resource": {seen + "    memory: {}\n",
-			seen + "    memory: {}\nprocessor_resources: [ { label: once, dedupe: { cache: forgetful, key: x } } ]\n",
-			"processor_resources.0.dedupe: "},
-		"a buffer": {"pipeline:\n", "buffer: { memory: {} }\npipeline:\n", "buffer: a memory buffer acknowledges records before they are written"},
-		"batches in a resource": {"pipeline:\n",
-			"output_resources: [ { label: x, broker: { outputs: [ { drop: {} } ], batching: { count: 5 } } } ]\npipeline:\n",
-			"output_resources.0.broker.batching: a batch without a period"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			j := start(t, "127.0.0.1:1", changed(t, tc.old, tc.replacement), "run")
-			require.Equal(t, 1, j.end(t), string(j.text(t)))
-			require.Contains(t, string(j.text(t)), tc.want)
-		})
-	}
-}
-
 // TestStartThatCannotSucceedEndsWithItsCause holds the last line of a job that lints cannot refuse.
 func TestStartThatCannotSucceedEndsWithItsCause(t *testing.T) {
 	broker := startBroker(t, 0, "in", "out")
