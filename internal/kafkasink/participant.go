@@ -215,8 +215,8 @@ func (s *Sink) Seal(next int32) (*checkpoint.Committable, error) {
 }
 
 // Halt ends the attempt. What it emitted is dropped from now on (rule 8), whoever waits in a write returns, and no
-// writer is left when it returns. It sends nothing: the client is closed, its transaction stays open until Abort.
-// Sealed transactions keep their clients.
+// writer is left when it returns. It sends nothing, but for guarantee none: the client is closed, its transaction stays
+// open until Abort. Sealed transactions keep their clients.
 func (s *Sink) Halt(ctx context.Context) error {
 	s.mu.Lock()
 	out, a := s.out, s.running
@@ -229,6 +229,7 @@ func (s *Sink) Halt(ctx context.Context) error {
 	if out == nil {
 		return nil
 	}
+	s.drain(ctx, out)
 	out.stop()
 	if err := s.await(ctx, func() bool { return out.writers == 0 }); err != nil {
 		return err

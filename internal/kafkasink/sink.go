@@ -233,21 +233,24 @@ func (s *Sink) await(ctx context.Context, settled func() bool) error {
 	}
 }
 
-// drain sends what a sink of guarantee none has buffered: what it may lose is what fails, not the tail of every run
-// (Flink: KafkaWriter.flush at the end of the input).
-func (s *Sink) drain(out *outlet) {
+// drain sends what a sink of guarantee none has buffered, before its client is closed: what it may lose is what fails, not
+// the tail of every run (Flink: KafkaWriter.flush at the end of the input). Nor does it lose the tail of an attempt that
+// ends: no checkpoint has waited for its records, so their positions may be durable already, and nobody reads them again.
+// What is left is counted (rule 12).
+func (s *Sink) drain(ctx context.Context, out *outlet) {
 	if s.cfg.Guarantee != None {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.DrainTimeout)
 	defer cancel()
 	if err := out.flush(ctx); err == nil {
 		return
 	}
 	left := int(out.window.records.Load())
 	s.cfg.Lost(left)
-	s.cfg.Log.Error("records are lost: they were not acknowledged when the sink was closed, and `delivery_guarantee: none` does "+
-		"not wait longer for them", "records", left, "waited", s.cfg.DrainTimeout)
+	s.cfg.Log.Error("records are lost, but for those that are read again: they were not acknowledged when the sink was closed "+
+		"or went back to a checkpoint, and `delivery_guarantee: none` does not wait longer for them",
+		"records", left, "waited", s.cfg.DrainTimeout)
 }
 
 // Close closes every client and waits for the sink's goroutines. It ends no transaction: what is sealed is committed by
@@ -265,7 +268,7 @@ func (s *Sink) Close() {
 	s.mu.Unlock()
 	s.cancel()
 	if out != nil {
-		s.drain(out)
+		s.drain(context.Background(), out)
 		out.stop()
 	}
 	if s.groups != nil {

@@ -179,6 +179,36 @@ func TestGuaranteeNoneCountsWhatIsNotAcknowledgedWhenItIsClosed(t *testing.T) {
 	require.EqualValues(t, 3, r.gone.Load())
 }
 
+// TestGuaranteeNoneSendsWhatIsBufferedWhenTheStreamGoesBack: a checkpoint has not waited for it, so it is not read again.
+func TestGuaranteeNoneSendsWhatIsBufferedWhenTheStreamGoesBack(t *testing.T) {
+	r, fake := fakeRig(t, guarantee(None))
+	r.Start(tag(1), -1)
+	arrived, release := hold(t, fake)
+	r.write(t, tag(1), "a", "b", "c")
+	<-arrived
+	require.NoError(t, r.Flush(t.Context()), "a checkpoint completes")
+	halted := blocked(t, func() error { return r.Halt(soon(t)) })
+	release()
+	require.NoError(t, <-halted)
+	r.Start(tag(2), -1)
+	r.write(t, tag(2), "d")
+	r.Close()
+	require.Equal(t, []string{"a", "b", "c", "d"}, r.values(t))
+	require.Zero(t, r.gone.Load())
+}
+
+func TestGuaranteeNoneCountsWhatIsNotAcknowledgedWhenTheStreamGoesBack(t *testing.T) {
+	r, fake := fakeRig(t, guarantee(None), func(c *Config, _ *seat) { c.DrainTimeout = 50 * time.Millisecond })
+	r.Start(tag(1), -1)
+	arrived, _ := hold(t, fake)
+	r.write(t, tag(1), "a", "b", "c")
+	<-arrived
+	require.NoError(t, r.Halt(t.Context()))
+	require.EqualValues(t, 3, r.gone.Load())
+	r.Start(tag(2), -1)
+	require.Empty(t, r.seat.failures())
+}
+
 func TestCheckpointedWriteReturnsOnceBufferedAndFlushWaits(t *testing.T) {
 	r, fake := fakeRig(t)
 	r.Start(tag(1), -1)
