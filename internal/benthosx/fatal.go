@@ -53,6 +53,8 @@ const foreignGrace = 2 * time.Second
 func endForeign(cause error) {
 	fmt.Fprintf(os.Stderr, "fatal: %v\n", cause)
 	time.AfterFunc(foreignGrace, func() { os.Exit(1) })
+	// Race: Benthos may not listen for it yet, and the process would end by the signal, and not with 1.
+	notifyStop(make(chan os.Signal, 1))
 	signalSelf()
 }
 

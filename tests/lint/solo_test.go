@@ -7,8 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -147,11 +145,9 @@ func TestWithoutCheckpointsAReloadGoesOn(t *testing.T) {
 	load := devbroker.Load{Topic: "in", Partitions: 2, Records: 100, Began: time.Now()}
 	require.NoError(t, load.Run(t.Context(), broker.Addrs()))
 	seesAll(t, broker, j, 100, 1)
-	// Benthos reloads what it sees change; it may be about to look at the file for the first time.
-	require.Eventually(t, func() bool {
-		require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(j.log), "job.yaml"), []byte(config(`root = "anew "+content().string()`)), 0o600))
+	j.rewritten(t, config(`root = "anew "+content().string()`), func() bool {
 		return bytes.Count(j.text(t), []byte("reading without checkpoints")) > 1
-	}, limit, time.Second)
+	})
 	require.NoError(t, load.Run(t.Context(), broker.Addrs()))
 	seesAll(t, broker, j, 200, 1)
 	j.Signal(syscall.SIGTERM)
