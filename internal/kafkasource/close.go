@@ -56,8 +56,13 @@ func (r *Reader) stopEmitting() (soft bool) {
 	// On a soft stop the engine drops the batch that Next returned last, if no stage has taken it yet; its
 	// acknowledgement never comes. Anything else that is not acknowledged may have been delivered, or not.
 	last := r.last
-	if a.inFlight > 1 || last == nil || last.att != a || last.settled || ackCtx == nil {
+	if a.inFlight > 1 || last == nil || last.att != a || last.settled || ackCtx == nil && r.taken {
 		return false
+	}
+	if ackCtx == nil { // it is the first of all
+		last.forget()
+		r.bump()
+		return true
 	}
 	r.mu.Unlock()
 	t := time.NewTimer(hardStopGrace)

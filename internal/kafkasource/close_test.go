@@ -18,6 +18,8 @@ func TestCloseTellsASoftStopFromAHardOne(t *testing.T) {
 		// emit is the number of batches handed out, acked those of them that were acknowledged.
 		emit  int
 		acked []int
+		// asked: the engine has asked for another batch after the last one, so that one was taken.
+		asked bool
 		// cancelled: the engine has stopped hard, so the context that acknowledgements came with has ended.
 		cancelled bool
 		hard      bool
@@ -27,7 +29,8 @@ func TestCloseTellsASoftStopFromAHardOne(t *testing.T) {
 		"nothing was ever emitted":                   {position: 0},
 		"all acknowledged":                           {emit: 3, acked: []int{0, 1, 2}, position: 3},
 		"the last batch was never taken":             {emit: 3, acked: []int{0, 1}, position: 2},
-		"the only batch is not acknowledged":         {emit: 1, hard: true},
+		"the only batch was never taken":             {emit: 1, position: 0},
+		"the only batch is not acknowledged":         {emit: 1, asked: true, hard: true},
 		"a batch before the last is missing":         {emit: 3, acked: []int{0, 2}, hard: true},
 		"two batches are missing":                    {emit: 3, acked: []int{0}, hard: true},
 		"hard stop, all acknowledged":                {emit: 2, acked: []int{0, 1}, cancelled: true, hard: true},
@@ -47,6 +50,12 @@ func TestCloseTellsASoftStopFromAHardOne(t *testing.T) {
 			batches := make([]Batch, tc.emit)
 			for i := range batches {
 				batches[i] = s.next()
+			}
+			if tc.asked {
+				stopped, stop := context.WithCancel(t.Context())
+				stop() // the soft stop comes first
+				_, err := s.Next(stopped)
+				require.ErrorIs(t, err, context.Canceled)
 			}
 			for _, i := range tc.acked {
 				batches[i].Ack(ackCtx, nil)

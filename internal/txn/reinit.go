@@ -109,10 +109,17 @@ func (c claim) initialised(seen described) bool {
 	return seen.state == "Empty" && seen.producerID == c.producerID && up > 0 && up <= c.unanswered
 }
 
-// requestCount counts the InitProducerId and EndTxn requests of one client, and the connections it has made and lost. The
-// answer of each request may be lost, with the broker or with the client, which is closed when an attempt ends. Each
-// InitProducerId raises the epoch.
-type requestCount struct{ inits, ends, links atomic.Int32 }
+// requestCount counts the InitProducerId and EndTxn requests of one client, the answers to the former, and the connections
+// it has made and lost. The answer of each request may be lost, with the broker or with the client, which is closed when
+// an attempt ends. Each InitProducerId that is done raises the epoch.
+type requestCount struct{ inits, answered, ends, links atomic.Int32 }
+
+// OnBrokerRead is kgo.HookBrokerRead.
+func (n *requestCount) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
+	if kmsg.Key(key) == kmsg.InitProducerID && err == nil {
+		n.answered.Add(1)
+	}
+}
 
 // OnBrokerConnect is kgo.HookBrokerConnect.
 func (n *requestCount) OnBrokerConnect(kgo.BrokerMetadata, time.Duration, net.Conn, error) {
@@ -132,12 +139,14 @@ func (n *requestCount) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, 
 	}
 }
 
-// most is how many initialisations have been sent at most: a hook is called a moment after its request was written.
-func (n *requestCount) most() int { return int(n.inits.Load()) + 1 }
+// most is how many initialisations have been done at most where the client does not know yet. A hook is called a moment
+// after its request was written, and one answer may have come that the client has not read.
+func (n *requestCount) most() int { return max(0, int(n.inits.Load()-n.answered.Load())) + 2 }
 
-// explains tells whether the client's requests alone have brought an id from one owner to the next.
+// explains tells whether the client's requests alone have brought an id from one owner to the next: one that has told of
+// it, and those that were not answered. What was answered otherwise has found another one's transaction open.
 func (n *requestCount) explains(before, now owner) bool {
-	sent := int(n.inits.Load())
+	sent := max(0, int(n.inits.Load()-n.answered.Load())) + 1
 	if now.producerID != before.producerID { // the epochs of the one before have run out
 		return int(before.epoch)+sent >= math.MaxInt16-1 && int(now.epoch) < sent
 	}
