@@ -126,13 +126,14 @@ func (b *Broker) takeOver(
 		return 0, nil, err
 	}
 	// What was committed is mended while the coordinator knows of it, and what the initialisation aborts behind it.
-	if err := b.mend(ctx, ids, topics); err != nil {
+	m := mending{ids: ids, topics: topics, blind: before != nil}
+	if err := b.mend(ctx, m); err != nil {
 		return 0, nil, err
 	}
 	if accepted, owned, err = b.initIDs(ctx, ids, timeouts, noted); err != nil {
 		return 0, nil, err
 	}
-	return accepted, owned, b.mend(ctx, ids, topics)
+	return accepted, owned, b.mend(ctx, m)
 }
 
 // initIDs initialises each id as the owner noted, else as any.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -24,51 +25,113 @@ import (
 // committed. So wherever a broker may have died over a transaction its partitions are asked, before anything else happens
 // to its id, and what is open there gets the marker that it lacks, by a transaction that writes nothing else.
 
-// hanging is what is open on the partitions although the coordinator says it is complete.
+// hanging is what is open on partitions although the coordinator says it is complete.
 type hanging struct {
-	id    string
-	as    owner
-	kind  bool // true: committed
-	parts map[string][]int32
+	id     string
+	as     owner
+	commit bool
+	parts  map[string][]int32
 	// told is set where the brokers have told so; else it is what may be.
 	told bool
 }
 
+// mendPatience is how long partitions that do not answer are asked, since none of them may be concerned.
+const mendPatience = 20 * time.Second
+
+// mending is one call of mend.
+type mending struct {
+	ids, topics []string
+	// blind lets every partition get a marker where the brokers do not tell which are open (DescribeProducers needs the
+	// ACL operation Read on the topic). It is for ids that this process owns: to another owner it would be a commit.
+	blind   bool
+	began   time.Time
+	blinded bool
+}
+
 // mend waits until no transaction of the ids is open on a partition of the topics whose coordinator says that it is
-// complete. Ids whose transaction is open to the coordinator too are left alone. Where the brokers do not tell what is
-// open (DescribeProducers needs the ACL operation Read on the topic), every partition gets a marker, once.
-func (b *Broker) mend(ctx context.Context, ids []string, topics []string) error {
-	if len(ids) == 0 || len(topics) == 0 {
+// complete. Ids whose transaction is open to the coordinator too are left alone.
+func (b *Broker) mend(ctx context.Context, m mending) error {
+	if len(m.ids) == 0 || len(m.topics) == 0 {
 		return nil
 	}
-	blind := false
-	return b.persist(ctx, fmt.Sprintf("looking for what is left open by %q", ids[0]), func(ctx context.Context) error {
-		seen, err := b.describeAll(ctx, ids)
+	m.began = time.Now()
+	what := fmt.Sprintf("looking for what brokers have left open of %q", m.ids[0])
+	err := b.persist(ctx, what, func(ctx context.Context) error {
+		left, err := b.hanging(ctx, &m)
 		var refused *AuthorizationError
 		switch {
 		case errors.As(err, &refused), errors.Is(err, kerr.UnsupportedVersion):
 			return nil // Brokers that do not tell this tell nothing of partitions either.
 		case err != nil:
 			return err
-		case !slices.ContainsFunc(slices.Collect(maps.Values(seen)), described.complete):
-			return nil
 		}
-		open, told, err := b.openOn(ctx, topics)
-		if err != nil || !told && blind {
-			return err
-		}
-		left := hangingIn(seen, open, told)
 		for _, h := range left {
 			if err := b.mark(ctx, h); err != nil {
 				return err
 			}
 		}
-		blind = !told
 		if len(left) > 0 {
 			return errSettling // and look once more
 		}
 		return nil
 	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// hanging asks twice, coordinators and partitions in turn: what is open at one place in both looks, while the coordinator
+// says in between that nothing is, no owner can have opened.
+func (b *Broker) hanging(ctx context.Context, m *mending) ([]hanging, error) {
+	first, err := b.describeAll(ctx, m.ids)
+	if err != nil || !slices.ContainsFunc(slices.Collect(maps.Values(first)), described.complete) {
+		return nil, err
+	}
+	before, told, err := b.openOn(ctx, m)
+	switch {
+	case err != nil:
+		return nil, err
+	case !told && (!m.blind || m.blinded):
+		return nil, nil
+	case len(before) == 0:
+		return nil, nil
+	}
+	seen, err := b.describeAll(ctx, m.ids)
+	if err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(seen, func(id string, d described) bool { return d != first[id] })
+	if !told {
+		m.blinded = true
+		return hangingIn(seen, before, false), nil
+	}
+	after, _, err := b.openOn(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	return hangingIn(seen, before.both(after), true), nil
+}
+
+// opened are places where a transaction is open, with the offset it begins at.
+type opened map[place]int64
+
+// place is a partition, to one producer id; -1 for all.
+type place struct {
+	producerID int64
+	topic      string
+	partition  int32
+}
+
+// both are those that are open in two looks.
+func (o opened) both(other opened) opened {
+	out := opened{}
+	for at, offset := range o {
+		if again, is := other[at]; is && again == offset {
+			out[at] = offset
+		}
+	}
+	return out
 }
 
 // complete tells whether nothing of the id is open to its coordinator.
@@ -78,21 +141,22 @@ func (d described) complete() bool {
 
 // openOn tells which producer ids have a transaction open on which partitions. Where the brokers do not tell, all
 // partitions stand under no producer id.
-func (b *Broker) openOn(ctx context.Context, topics []string) (open map[int64]map[string][]int32, told bool, err error) {
+func (b *Broker) openOn(ctx context.Context, m *mending) (open opened, told bool, err error) {
 	admin := kadm.NewClient(b.current)
-	listed, err := admin.ListTopics(ctx, topics...)
+	listed, err := admin.ListTopics(ctx, m.topics...)
 	if err != nil {
-		return nil, false, err
+		return nil, false, fmt.Errorf("listing topics: %w", err)
 	}
-	set := kadm.TopicsSet{}
-	open = map[int64]map[string][]int32{}
+	set, all := kadm.TopicsSet{}, opened{}
 	for name, t := range listed {
 		switch {
 		case t.Err == nil && len(t.Partitions) > 0:
 			set.Add(name, t.Partitions.Numbers()...)
-			add(open, -1, name, t.Partitions.Numbers()...)
+			for _, n := range t.Partitions.Numbers() {
+				all[place{-1, name, n}] = 0
+			}
 		case t.Err != nil && again(t.Err) && !errors.Is(t.Err, kerr.UnknownTopicOrPartition):
-			return nil, false, t.Err
+			return nil, false, fmt.Errorf("listing topic %q: %w", name, t.Err)
 		}
 	}
 	if len(set) == 0 {
@@ -101,43 +165,48 @@ func (b *Broker) openOn(ctx context.Context, topics []string) (open map[int64]ma
 	described, err := admin.DescribeProducers(ctx, set)
 	var refused *kadm.AuthError
 	if errors.As(err, &refused) || errors.Is(err, kerr.UnsupportedVersion) {
-		return open, false, nil
+		return all, false, nil
 	}
-	if err != nil {
-		return nil, false, err
-	}
-	open = map[int64]map[string][]int32{}
+	open = opened{}
 	described.EachPartition(func(p kadm.DescribedProducersPartition) {
 		if p.Err != nil && err == nil {
 			err = fmt.Errorf("asking for the producers of %s/%d: %w", p.Topic, p.Partition, p.Err)
 		}
 		for _, producer := range p.ActiveProducers {
 			if producer.CurrentTxnStartOffset >= 0 {
-				add(open, producer.ProducerID, p.Topic, p.Partition)
+				open[place{producer.ProducerID, p.Topic, p.Partition}] = producer.CurrentTxnStartOffset
 			}
 		}
 	})
-	return open, true, err
-}
-
-func add(open map[int64]map[string][]int32, producerID int64, topic string, partitions ...int32) {
-	if open[producerID] == nil {
-		open[producerID] = map[string][]int32{}
+	if err != nil && time.Since(m.began) < mendPatience {
+		return nil, false, err
 	}
-	open[producerID][topic] = append(open[producerID][topic], partitions...)
+	if err != nil {
+		b.log.Error("some partitions do not tell whether a broker has left a transaction open there; going on without them",
+			"for", mendPatience.String(), "cause", err.Error())
+	}
+	return open, true, nil
 }
 
 // hangingIn compares what the coordinators and the partitions say. Behind an initialisation only an abort can be lacking:
 // what was committed before is looked after before the id is initialised.
-func hangingIn(seen Standing, open map[int64]map[string][]int32, told bool) []hanging {
+func hangingIn(seen Standing, open opened, told bool) []hanging {
 	var out []hanging
 	for id, d := range seen {
 		producerID := d.producerID
 		if !told {
 			producerID = -1
 		}
-		if parts := open[producerID]; d.complete() && len(parts) > 0 {
-			out = append(out, hanging{id: id, as: owner{d.producerID, d.epoch}, kind: d.state == "CompleteCommit", parts: parts, told: told})
+		parts := map[string][]int32{}
+		for at := range open {
+			if at.producerID == producerID {
+				parts[at.topic] = append(parts[at.topic], at.partition)
+			}
+		}
+		if d.complete() && len(parts) > 0 {
+			out = append(out, hanging{
+				id: id, as: owner{d.producerID, d.epoch}, commit: d.state == "CompleteCommit", parts: parts, told: told,
+			})
 		}
 	}
 	slices.SortFunc(out, func(a, b hanging) int { return strings.Compare(a.id, b.id) })
@@ -152,7 +221,7 @@ func (b *Broker) mark(ctx context.Context, h hanging) error {
 		level = slog.LevelWarn
 	}
 	b.log.Log(ctx, level, "a broker has ended a transaction and left it open on partitions; ending it there",
-		"transactional_id", h.id, "producer_id", h.as.producerID, "epoch", h.as.epoch, "commit", h.kind, "partitions", h.parts)
+		"transactional_id", h.id, "producer_id", h.as.producerID, "epoch", h.as.epoch, "commit", h.commit, "partitions", h.parts)
 	req := kmsg.NewPtrAddPartitionsToTxnRequest()
 	req.TransactionalID = h.id
 	req.ProducerID, req.ProducerEpoch = h.as.producerID, h.as.epoch
@@ -167,13 +236,14 @@ func (b *Broker) mark(ctx context.Context, h hanging) error {
 	}
 	for _, t := range resp.Topics {
 		for _, p := range t.Partitions {
-			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-				return b.fencedAs(h, err)
+			// The others of a request that was refused for one are not attempted, which says nothing of them.
+			if err := kerr.ErrorForCode(p.ErrorCode); err != nil && !errors.Is(err, kerr.OperationNotAttempted) {
+				return b.fencedAs(h, fmt.Errorf("adding %s/%d to a transaction of id %q: %w", t.Topic, p.Partition, h.id, err))
 			}
 		}
 	}
 	c := checkpoint.Committable{TransactionalID: h.id, ProducerID: h.as.producerID, Epoch: h.as.epoch}
-	return b.fencedAs(h, b.endTxnAs(ctx, b.old, c, h.kind))
+	return b.fencedAs(h, b.endTxnAs(ctx, b.old, c, h.commit))
 }
 
 func (b *Broker) fencedAs(h hanging, err error) error {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,6 +32,7 @@ func TestWhatABrokerHasLeftOpenIsEndedAsItsCoordinatorHas(t *testing.T) {
 			t.Run("committed", func(t *testing.T) { leftOpenByACommit(t, b) })
 			t.Run("aborted", func(t *testing.T) { leftOpenByAnAbort(t, b) })
 			t.Run("killed while mending a commit", func(t *testing.T) { killedWhileMending(t, b) })
+			t.Run("open", func(t *testing.T) { openIsNotLeftOpen(t, b) })
 		})
 	}
 }
@@ -105,6 +107,39 @@ func killedWhileMending(t *testing.T, b *bench) {
 	require.ElementsMatch(t, []string{"marked", "not marked"}, b.committed(t))
 }
 
+// openIsNotLeftOpen: a living owner opens a transaction between the look at its coordinator and that at the partitions.
+func openIsNotLeftOpen(t *testing.T, b *bench) {
+	b = b.withTopic(t)
+	p := b.pool(t, realkafka.Name(t))
+	_, err := p.Init(t.Context(), []checkpoint.Pool{p.cfg.Pool}, nil)
+	require.NoError(t, err)
+	_, c := b.seal(t, p, 0, "committed")
+	_, err = p.Commit(t.Context(), c)
+	require.NoError(t, err)
+
+	var opens sync.Once
+	rival, err := Dial(append(b.opts[:len(b.opts):len(b.opts)], kgo.WithHooks(onRead(func(key int16) {
+		if kmsg.Key(key) == kmsg.DescribeTransactions {
+			opens.Do(func() { b.seal(t, p, 0, "open") })
+		}
+	}))), "", discard())
+	require.NoError(t, err)
+	defer rival.Close()
+	require.NoError(t, rival.mend(t.Context(), mending{ids: []string{c.TransactionalID}, topics: []string{b.topic}}))
+	require.Equal(t, "Ongoing", b.seen(t, c.TransactionalID))
+	p.Close()
+	_, err = rival.Init(t.Context(), []string{c.TransactionalID}, []string{b.topic}, Timeouts{Candidates: []time.Duration{time.Minute}}, nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{"committed"}, b.committed(t))
+}
+
+// onRead is a kgo.HookBrokerRead.
+type onRead func(key int16)
+
+func (f onRead) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, _ error) {
+	f(key)
+}
+
 // owned is the committable's id as its coordinator has it now.
 func (b *bench) owned(t *testing.T, c checkpoint.Committable) checkpoint.Committable {
 	t.Helper()
@@ -149,8 +184,8 @@ func (b *bench) leaveOpen(t *testing.T, c checkpoint.Committable, value string) 
 	resp, err := req.RequestWith(t.Context(), client)
 	require.NoError(t, err)
 	require.NoError(t, kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode))
-	open, told, err := b.openOn(t.Context(), []string{b.topic})
+	open, told, err := b.openOn(t.Context(), &mending{topics: []string{b.topic}})
 	require.NoError(t, err)
 	require.True(t, told)
-	require.NotEmpty(t, open[c.ProducerID], "the record hangs")
+	require.Contains(t, open, place{c.ProducerID, b.topic, elsewhere(c)}, "the record hangs")
 }

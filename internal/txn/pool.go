@@ -185,7 +185,7 @@ func (p *Pool) mend(ctx context.Context, id int32) error {
 	if !p.wrote(id) {
 		return nil
 	}
-	if err := p.cfg.Broker.mend(ctx, []string{ID(p.cfg.Pool, id)}, p.topics()); err != nil {
+	if err := p.cfg.Broker.mend(ctx, mending{ids: []string{ID(p.cfg.Pool, id)}, topics: p.topics(), blind: true}); err != nil {
 		return fmt.Errorf("completing the commit of transactional id %q: %w", ID(p.cfg.Pool, id), err)
 	}
 	p.cleaned(id)

@@ -69,7 +69,7 @@ func (p *Pool) reinit(ctx context.Context, id int32, closed func() bool) error {
 	}
 	p.own(id, now)
 	p.closeTransaction(id)
-	if err := p.cfg.Broker.mend(ctx, []string{ID(p.cfg.Pool, id)}, topics); err != nil {
+	if err := p.cfg.Broker.mend(ctx, mending{ids: []string{ID(p.cfg.Pool, id)}, topics: topics, blind: true}); err != nil {
 		return err
 	}
 	p.cleaned(id)
@@ -187,7 +187,7 @@ func (b *Broker) reinit(ctx context.Context, id string, mine claim, topics []str
 	default:
 		as = owner{seen.producerID, seen.epoch}
 	}
-	if err := b.mend(ctx, []string{id}, topics); err != nil {
+	if err := b.mend(ctx, mending{ids: []string{id}, topics: topics, blind: true}); err != nil {
 		return owner{}, err
 	}
 	return b.initAs(ctx, id, as, mine.timeout, 0)
