@@ -57,7 +57,6 @@ func runBroker(ctx context.Context, out io.Writer, port int, topics []string) er
 	for _, t := range parsed {
 		fmt.Fprintf(out, "  topic             %s:%d\n", t.Name, t.Partitions)
 	}
-	fmt.Fprintln(out, "  other topics      created with one partition when a client asks for them")
 	<-ctx.Done()
 	fmt.Fprintln(out, "Stopped.")
 	return nil

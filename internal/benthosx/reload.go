@@ -30,7 +30,7 @@ func noteFile(c *cli.Context) error {
 	}
 	sight.Lock()
 	defer sight.Unlock()
-	sight.resources = c.StringSlice("resources")
+	sight.resources, sight.noAPI = c.StringSlice("resources"), c.Bool("no-api")
 	if sight.file = nil; path != "" {
 		sight.file = &configFile{path: path, sets: c.StringSlice("set"), resources: sight.resources}
 	}

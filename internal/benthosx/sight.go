@@ -26,7 +26,9 @@ var sight struct {
 	file *configFile
 	// resources are the files given with -r, or patterns of such.
 	resources []string
-	api       apiAccess
+	// noAPI is set by --no-api.
+	noAPI bool
+	api   apiAccess
 }
 
 // view is what a look at one stream's config has found.
@@ -101,6 +103,9 @@ func CheckTopology(conf *service.ParsedConfig) error {
 	}
 	v, checkpointed := viewOf(root)
 	sight.looked, sight.main, sight.api = true, v, apiOf(conf)
+	if sight.noAPI {
+		sight.api.closed = "it was started with --no-api"
+	}
 	if checkpointed {
 		return v.refused
 	}

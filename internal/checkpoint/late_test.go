@@ -211,3 +211,34 @@ func TestRecordsAreDeletedOnlyAtTheEndOfASequence(t *testing.T) {
 		assert.Empty(t, b.store.records)
 	})
 }
+
+// A sequence whose first input is another plugin's: the sinks have joined, without checkpoints, before the source comes.
+func TestCheckpointedSourceBehindAnotherInputFindsItsSinksThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		sinkSeat, err := b.stream.DeclareSink(SinkDeclaration{Key: "output"})
+		require.NoError(t, err)
+		require.NoError(t, sinkSeat.JoinSink(t.Context(), "cluster", new(ledger)))
+		src, seat := b.child()
+		require.NoError(t, seat.JoinSource(t.Context(), src, 1))
+		src.advance(3)
+		require.NoError(t, seat.Close(t.Context(), false))
+		sinkSeat.Leave()
+		assert.EqualValues(t, 3, b.store.record(t).Positions[0].Splits[0].Offset)
+		assert.Empty(t, b.fatal)
+	})
+}
+
+func TestSourceThatFollowsAnotherBelongsToItsIncarnation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		_, seat := b.sequence()
+		require.Equal(t, 1, seat.Incarnation())
+		require.NoError(t, seat.Close(t.Context(), false))
+		second, seat := b.child()
+		require.Equal(t, 1, seat.Incarnation(), "nothing was reloaded")
+		require.NoError(t, seat.JoinSource(t.Context(), second, 1))
+		require.NoError(t, seat.Close(t.Context(), false))
+		b.sinkSeat.Leave()
+	})
+}

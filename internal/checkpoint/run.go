@@ -213,7 +213,8 @@ func (r *run) checkTraces() error {
 		}
 		if found != "" {
 			return fmt.Errorf("%s: the state store %s holds no checkpoint, but %s: the store was lost, or checkpoint.store "+
-				"leads to another place than before. Bring it back; or set startup.ignore_missing_state: true to start anew, "+
+				"leads to another place than before, or another job has the same group_id or transactional_id_prefix. Bring it "+
+				"back, or give each job its own; or set startup.ignore_missing_state: true to start anew, "+
 				"which may lose or double what the earlier run had not completed", s.key, r.store.Describe(), found)
 		}
 	}

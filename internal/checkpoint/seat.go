@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// sinksLate is when a source that waits for sinks says so.
+const sinksLate = 10 * time.Second
+
 // Seat is one declared component's end of the coordinator.
 type Seat struct {
 	stream *Stream
@@ -37,7 +40,7 @@ type Seat struct {
 func (s *Seat) Incarnation() int {
 	s.stream.mu.Lock()
 	defer s.stream.mu.Unlock()
-	if s.build == s.stream.cur {
+	if s.build == s.stream.cur || s.build == s.stream.next && s.stream.late(s.build) {
 		return s.stream.incarnations
 	}
 	return s.stream.incarnations + 1
@@ -99,21 +102,29 @@ func (s *Seat) JoinSource(ctx context.Context, src Source, sinks int) error {
 	return s.join(ctx, func() { s.asSource = src })
 }
 
-// awaitSinks waits until the source's build has its sinks. One that follows others into a running stream has them.
+// awaitSinks waits until the source's build has its sinks. One that follows others into a running stream has them, and so
+// has one behind inputs without checkpoints, whose sinks have joined before it was declared.
 func (s *Seat) awaitSinks(ctx context.Context, sinks int) error {
 	st := s.stream
+	late := time.NewTimer(sinksLate)
+	defer late.Stop()
 	for {
 		st.mu.Lock()
 		b := s.build
-		grown, there := b.grown, b != st.next || b.sinks >= sinks || st.late(b)
+		grown := b.grown
+		there := b != st.next || b.sinks >= sinks || st.late(b) || st.cur != nil && st.cur.run == nil && st.cur.sinks >= sinks
 		st.mu.Unlock()
 		if there {
 			return nil
 		}
 		select {
 		case <-grown:
+		case <-late.C:
+			st.opts.Logger.Warn("the source waits for the stream's outputs to be built", "source", s.key, "outputs", sinks)
 		case <-s.closed:
 			return ErrLeft
+		case <-b.life.Done():
+			return cmp.Or(context.Cause(b.life), ErrLeft)
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -214,6 +214,7 @@ func (s *Stream) enter(seat *Seat) error {
 	}
 	old := s.cur
 	s.cur, s.next = b, nil
+	b.signal()
 	s.incarnations++
 	if old != nil && old.run != nil {
 		s.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tidegate/tidegate/internal/checkpoint"
@@ -40,6 +41,7 @@ func (s *Sink) Verify(ctx context.Context, restored checkpoint.SinkState, commit
 			c.TransactionalID, c.Records, strings.Join(topics(c), ", "))); err != nil {
 			return err
 		}
+		s.written = append(s.written, topics(c)...)
 		if s.pool != nil {
 			s.pool.Know(topics(c)...)
 		}
@@ -105,7 +107,7 @@ func (s *Sink) InitIDs(ctx context.Context, pools []checkpoint.Pool) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.broker.Init(ctx, ids, s.cfg.Topics, timeouts, s.noted)
+	_, err = s.broker.Init(ctx, ids, slices.Concat(s.cfg.Topics, s.written), timeouts, s.noted)
 	return err
 }
 

@@ -19,8 +19,11 @@ const (
 	longestPause  = 10 * time.Second
 )
 
-// shortestPatience is how long a transaction may wait for the broker's acknowledgements, the first time.
-const shortestPatience = 15 * time.Second
+// A transaction may wait so long for the broker's acknowledgements, the first time and after several.
+const (
+	shortestPatience = 15 * time.Second
+	longestPatience  = 2 * time.Minute
+)
 
 // fate is what became of a transaction.
 type fate uint8
@@ -131,7 +134,7 @@ func (w *groups) again(batches []*entry) *group {
 func (w *groups) finishGroup(g *group) (fate, error) {
 	g.flush(w.ctx, w.patience)
 	if errors.Is(g.failure(), errSlow) {
-		w.patience *= 2 // it may be slow for good
+		w.patience = min(2*w.patience, longestPatience) // it may be slow for good
 	}
 	if g.failure() == nil && w.ctx.Err() == nil {
 		c, err := g.tx.Seal()

@@ -32,6 +32,7 @@ type Sink struct {
 	// Set by Connect, before anything else is called.
 	broker       *txn.Broker
 	pool         *txn.Pool // nil without transactions
+	written      []string  // topics of restored committables
 	letGo        func()    // gives the pool's prefix back
 	timeouts     txn.Timeouts
 	groups       *groups // nil unless there are transactions that no checkpoint decides about
