@@ -57,6 +57,7 @@ func runBroker(ctx context.Context, out io.Writer, port int, topics []string) er
 	for _, t := range parsed {
 		fmt.Fprintf(out, "  topic             %s:%d\n", t.Name, t.Partitions)
 	}
+	fmt.Fprintln(out, "  other topics      have to be named by --topic; Tidegate creates none")
 	<-ctx.Done()
 	fmt.Fprintln(out, "Stopped.")
 	return nil
