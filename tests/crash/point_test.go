@@ -185,8 +185,12 @@ func (st *steps) killAt(p point, after int) (hit bool, err error) {
 	case killedBy(proc.Err()) == syscall.SIGKILL:
 		return true, nil
 	case proc.Err() != nil:
-		if _, words := lastWords(proc, st.log()); strings.Contains(words, "stopped while restarting") {
-			return false, nil // so it is to end where SIGTERM comes between two attempts
+		// So it is to end where SIGTERM comes between two attempts, in a recovery, or before an acknowledgement is back.
+		_, words := lastWords(proc, st.log())
+		for _, allowed := range []string{"stopped while restarting", unrecovered, "stopped without a last checkpoint"} {
+			if strings.Contains(words, allowed) {
+				return false, nil
+			}
 		}
 		return false, st.brokenRun(proc, err)
 	}
