@@ -242,3 +242,17 @@ func TestSourceThatFollowsAnotherBelongsToItsIncarnation(t *testing.T) {
 		b.sinkSeat.Leave()
 	})
 }
+
+// The first of two sinks may have joined before the second claims its ids.
+func TestSamePrefixIsRefusedHoweverLateItIsClaimed(t *testing.T) {
+	b := newBench(t)
+	pool := Pool{Prefix: "p", Size: 3}
+	first, err := b.stream.DeclareSink(SinkDeclaration{Key: "first", Pool: pool})
+	require.NoError(t, err)
+	second, err := b.stream.DeclareSink(SinkDeclaration{Key: "second", Pool: pool})
+	require.NoError(t, err)
+	require.NoError(t, first.ClaimIDs("cluster"))
+	require.NoError(t, first.JoinSink(t.Context(), "cluster", new(ledger)))
+	require.ErrorContains(t, second.ClaimIDs("cluster"), "would fence each other")
+	require.ErrorContains(t, <-b.fatal, "would fence each other")
+}

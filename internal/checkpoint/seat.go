@@ -79,7 +79,8 @@ func (s *Seat) ClaimIDs(clusterID string) error {
 	st := s.stream
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	s.claimed = &clusterID
+	// Race: the other one may have joined already, and so be known with its cluster.
+	s.claimed, s.sink.Pool.ClusterID = &clusterID, clusterID
 	for _, o := range s.build.seats {
 		if o.claimed == nil || *o.claimed != clusterID {
 			continue
