@@ -3,6 +3,7 @@ module github.com/tidegate/tidegate
 go 1.26.8
 
 require (
+	github.com/Jeffail/gabs/v2 v2.7.0
 	github.com/KimMachineGun/automemlimit v1.0.1
 	github.com/cockroachdb/datadriven v1.0.3
 	github.com/cockroachdb/pebble/v2 v2.1.7
@@ -22,7 +23,6 @@ require (
 require (
 	cuelang.org/go v0.16.1 // indirect
 	github.com/DataDog/zstd v1.5.7 // indirect
-	github.com/Jeffail/gabs/v2 v2.7.0 // indirect
 	github.com/Jeffail/grok v1.1.0 // indirect
 	github.com/Jeffail/shutdown v1.1.0 // indirect
 	github.com/OneOfOne/xxhash v1.2.8 // indirect
