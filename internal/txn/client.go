@@ -2,6 +2,9 @@ package txn
 
 import (
 	"context"
+	"math"
+	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -46,4 +49,58 @@ func (c *client) settled(ctx context.Context, id string) bool {
 			return false
 		}
 	}
+}
+
+// greet makes a new client connect to the coordinator of its id, so that its InitProducerId, which nothing can make
+// conditional, follows at once when this process has made sure that it owns the id. Its error comes again there.
+func greet(ctx context.Context, cl *kgo.Client, id string) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req := kmsg.NewPtrDescribeTransactionsRequest()
+	req.TransactionalIDs = []string{id}
+	_, _ = req.RequestWith(ctx, cl)
+}
+
+// requestCount counts the InitProducerId and EndTxn requests of one client, the answers to the former, and the connections
+// it has made and lost. The answer of each request may be lost, with the broker or with the client, which is closed when
+// an attempt ends. Each InitProducerId that is done raises the epoch.
+type requestCount struct{ inits, answered, ends, links atomic.Int32 }
+
+// OnBrokerRead is kgo.HookBrokerRead.
+func (n *requestCount) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
+	if kmsg.Key(key) == kmsg.InitProducerID && err == nil {
+		n.answered.Add(1)
+	}
+}
+
+// OnBrokerConnect is kgo.HookBrokerConnect.
+func (n *requestCount) OnBrokerConnect(kgo.BrokerMetadata, time.Duration, net.Conn, error) {
+	n.links.Add(1)
+}
+
+// OnBrokerDisconnect is kgo.HookBrokerDisconnect.
+func (n *requestCount) OnBrokerDisconnect(kgo.BrokerMetadata, net.Conn) { n.links.Add(1) }
+
+// OnBrokerWrite is kgo.HookBrokerWrite.
+func (n *requestCount) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, _ error) {
+	switch kmsg.Key(key) {
+	case kmsg.InitProducerID:
+		n.inits.Add(1)
+	case kmsg.EndTxn:
+		n.ends.Add(1)
+	}
+}
+
+// most is how many initialisations have been done at most where the client does not know yet. A hook is called a moment
+// after its request was written, and one answer may have come that the client has not read.
+func (n *requestCount) most() int { return max(0, int(n.inits.Load()-n.answered.Load())) + 2 }
+
+// explains tells whether the client's requests alone have brought an id from one owner to the next: one that has told of
+// it, and those that were not answered. What was answered otherwise has found another one's transaction open.
+func (n *requestCount) explains(before, now owner) bool {
+	sent := max(0, int(n.inits.Load()-n.answered.Load())) + 1
+	if now.producerID != before.producerID { // the epochs of the one before have run out
+		return int(before.epoch)+sent >= math.MaxInt16-1 && int(now.epoch) < sent
+	}
+	return int(now.epoch)-int(before.epoch) <= sent
 }

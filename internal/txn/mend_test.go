@@ -37,21 +37,27 @@ func TestWhatABrokerHasLeftOpenIsEndedAsItsCoordinatorHas(t *testing.T) {
 	}
 }
 
-// leftOpenByACommit: the next transaction would decide over the records, and lose them if it were aborted.
-func leftOpenByACommit(t *testing.T, b *bench) {
-	b = b.withTopic(t)
+// committedAndLeftOpen is what a process leaves that a broker has committed a transaction for without all its markers.
+func committedAndLeftOpen(t *testing.T, on *bench) (b *bench, c checkpoint.Committable, pool checkpoint.Pool) {
+	t.Helper()
+	b = on.withTopic(t)
 	p := b.pool(t, realkafka.Name(t))
 	_, err := p.Init(t.Context(), []checkpoint.Pool{p.cfg.Pool}, nil)
 	require.NoError(t, err)
-	_, c := b.seal(t, p, 0, "marked")
+	_, c = b.seal(t, p, 0, "marked")
 	_, err = p.Commit(t.Context(), c)
 	require.NoError(t, err)
 	b.leaveOpen(t, c, "not marked")
 	p.Close()
+	return b, c, p.cfg.Pool
+}
 
-	next := b.pool(t, p.cfg.Pool.Prefix)
+// leftOpenByACommit: the next transaction would decide over the records, and lose them if it were aborted.
+func leftOpenByACommit(t *testing.T, b *bench) {
+	b, _, pool := committedAndLeftOpen(t, b)
+	next := b.pool(t, pool.Prefix)
 	next.Know(b.topic)
-	_, err = next.Init(t.Context(), []checkpoint.Pool{next.cfg.Pool}, nil)
+	_, err := next.Init(t.Context(), []checkpoint.Pool{next.cfg.Pool}, nil)
 	require.NoError(t, err)
 	b.seal(t, next, 0, "aborted")
 	require.NoError(t, next.Abort(t.Context(), 0))
@@ -78,26 +84,18 @@ func leftOpenByAnAbort(t *testing.T, b *bench) {
 
 // killedWhileMending: the transaction that shows what was committed is open when the process dies.
 func killedWhileMending(t *testing.T, b *bench) {
-	b = b.withTopic(t)
-	p := b.pool(t, realkafka.Name(t))
-	_, err := p.Init(t.Context(), []checkpoint.Pool{p.cfg.Pool}, nil)
-	require.NoError(t, err)
-	_, c := b.seal(t, p, 0, "marked")
-	_, err = p.Commit(t.Context(), c)
-	require.NoError(t, err)
-	b.leaveOpen(t, c, "not marked")
-	p.Close()
+	b, c, pool := committedAndLeftOpen(t, b)
 	now := b.owned(t, c)
 	add := kmsg.NewPtrAddPartitionsToTxnRequest()
 	add.TransactionalID, add.ProducerID, add.ProducerEpoch = now.TransactionalID, now.ProducerID, now.Epoch
 	topic := kmsg.NewAddPartitionsToTxnRequestTopic()
 	topic.Topic, topic.Partitions = b.topic, []int32{elsewhere(c)}
 	add.Topics = append(add.Topics, topic)
-	_, err = add.RequestWith(t.Context(), b.old)
+	_, err := add.RequestWith(t.Context(), b.old)
 	require.NoError(t, err)
 	require.Equal(t, "Ongoing", b.seen(t, c.TransactionalID))
 
-	next := b.pool(t, p.cfg.Pool.Prefix)
+	next := b.pool(t, pool.Prefix)
 	verdict, err := next.Commit(t.Context(), c) // it is in the newest record yet
 	require.NoError(t, err)
 	require.Equal(t, checkpoint.Committed, verdict)

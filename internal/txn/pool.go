@@ -182,14 +182,20 @@ func (p *Pool) Commit(ctx context.Context, c checkpoint.Committable) (checkpoint
 
 // mend shows what a transaction of the id that was committed has left open. In a recovery Init does.
 func (p *Pool) mend(ctx context.Context, id int32) error {
-	if !p.wrote(id) {
-		return nil
-	}
-	if err := p.cfg.Broker.mend(ctx, mending{ids: []string{ID(p.cfg.Pool, id)}, topics: p.topics(), blind: true}); err != nil {
+	if err := p.cfg.Broker.mend(ctx, p.mending(id)); err != nil {
 		return fmt.Errorf("completing the commit of transactional id %q: %w", ID(p.cfg.Pool, id), err)
 	}
 	p.cleaned(id)
 	return nil
+}
+
+// mending is what there may be to mend of an id of ours: nothing where it was not written to.
+func (p *Pool) mending(id int32) mending {
+	m := mending{ids: []string{ID(p.cfg.Pool, id)}, blind: true}
+	if p.wrote(id) {
+		m.topics = p.topics()
+	}
+	return m
 }
 
 // takeSealed takes the living transaction of a committable out of the pool.

@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"net"
-	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidegate/tidegate/internal/checkpoint"
@@ -59,17 +55,14 @@ func (p *Pool) reinit(ctx context.Context, id int32, closed func() bool) error {
 	if !known {
 		return nil
 	}
-	var topics []string
-	if p.wrote(id) {
-		topics = p.topics()
-	}
-	now, err := p.cfg.Broker.reinit(ctx, ID(p.cfg.Pool, id), c, topics)
+	m := p.mending(id)
+	now, err := p.cfg.Broker.reinit(ctx, ID(p.cfg.Pool, id), c, m)
 	if err != nil {
 		return err
 	}
 	p.own(id, now)
 	p.closeTransaction(id)
-	if err := p.cfg.Broker.mend(ctx, mending{ids: []string{ID(p.cfg.Pool, id)}, topics: topics, blind: true}); err != nil {
+	if err := p.cfg.Broker.mend(ctx, m); err != nil {
 		return err
 	}
 	p.cleaned(id)
@@ -93,64 +86,10 @@ func (p *Pool) confirm(id int32, as owner) error {
 	return nil
 }
 
-// greet makes a new client connect to the coordinator of its id, so that its InitProducerId, which nothing can make
-// conditional, follows at once when this process has made sure that it owns the id. Its error comes again there.
-func greet(ctx context.Context, cl *kgo.Client, id string) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	req := kmsg.NewPtrDescribeTransactionsRequest()
-	req.TransactionalIDs = []string{id}
-	_, _ = req.RequestWith(ctx, cl)
-}
-
 // initialised tells whether an id may be where a client of ours has brought it that was closed before it knew.
 func (c claim) initialised(seen described) bool {
 	up := int(seen.epoch) - int(c.epoch)
 	return seen.state == "Empty" && seen.producerID == c.producerID && up > 0 && up <= c.unanswered
-}
-
-// requestCount counts the InitProducerId and EndTxn requests of one client, the answers to the former, and the connections
-// it has made and lost. The answer of each request may be lost, with the broker or with the client, which is closed when
-// an attempt ends. Each InitProducerId that is done raises the epoch.
-type requestCount struct{ inits, answered, ends, links atomic.Int32 }
-
-// OnBrokerRead is kgo.HookBrokerRead.
-func (n *requestCount) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
-	if kmsg.Key(key) == kmsg.InitProducerID && err == nil {
-		n.answered.Add(1)
-	}
-}
-
-// OnBrokerConnect is kgo.HookBrokerConnect.
-func (n *requestCount) OnBrokerConnect(kgo.BrokerMetadata, time.Duration, net.Conn, error) {
-	n.links.Add(1)
-}
-
-// OnBrokerDisconnect is kgo.HookBrokerDisconnect.
-func (n *requestCount) OnBrokerDisconnect(kgo.BrokerMetadata, net.Conn) { n.links.Add(1) }
-
-// OnBrokerWrite is kgo.HookBrokerWrite.
-func (n *requestCount) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, _ error) {
-	switch kmsg.Key(key) {
-	case kmsg.InitProducerID:
-		n.inits.Add(1)
-	case kmsg.EndTxn:
-		n.ends.Add(1)
-	}
-}
-
-// most is how many initialisations have been done at most where the client does not know yet. A hook is called a moment
-// after its request was written, and one answer may have come that the client has not read.
-func (n *requestCount) most() int { return max(0, int(n.inits.Load()-n.answered.Load())) + 2 }
-
-// explains tells whether the client's requests alone have brought an id from one owner to the next: one that has told of
-// it, and those that were not answered. What was answered otherwise has found another one's transaction open.
-func (n *requestCount) explains(before, now owner) bool {
-	sent := max(0, int(n.inits.Load()-n.answered.Load())) + 1
-	if now.producerID != before.producerID { // the epochs of the one before have run out
-		return int(before.epoch)+sent >= math.MaxInt16-1 && int(now.epoch) < sent
-	}
-	return int(now.epoch)-int(before.epoch) <= sent
 }
 
 // reinit initialises an id that this process owns, and only as that owner: a process that was taken for dead, and whose
@@ -158,9 +97,8 @@ func (n *requestCount) explains(before, now owner) bool {
 //
 // The owner is asked for first, since a coordinator compares epochs (KIP-360) only while no transaction is open: where
 // one is, InitProducerId aborts it, whoever asks. Between the question and the request lies a moment in which another
-// may still take the id over; it is then fenced by us, and says so. What its transactions have left open on the topics is
-// mended first.
-func (b *Broker) reinit(ctx context.Context, id string, mine claim, topics []string) (owner, error) {
+// may still take the id over; it is then fenced by us, and says so. What its transactions have left open is mended first.
+func (b *Broker) reinit(ctx context.Context, id string, mine claim, m mending) (owner, error) {
 	as := mine.owner
 	c := checkpoint.Committable{
 		TransactionalID: id, ProducerID: as.producerID, Epoch: as.epoch, TimeoutMs: int32(mine.timeout.Milliseconds()),
@@ -187,7 +125,7 @@ func (b *Broker) reinit(ctx context.Context, id string, mine claim, topics []str
 	default:
 		as = owner{seen.producerID, seen.epoch}
 	}
-	if err := b.mend(ctx, mending{ids: []string{id}, topics: topics, blind: true}); err != nil {
+	if err := b.mend(ctx, m); err != nil {
 		return owner{}, err
 	}
 	return b.initAs(ctx, id, as, mine.timeout, 0)

@@ -66,8 +66,7 @@ func (b *Broker) commitNew(ctx context.Context, c checkpoint.Committable) (check
 			return checkpoint.Committed, nil
 		}
 	}
-	switch {
-	case errors.Is(to5, kerr.InvalidTxnState):
+	if errors.Is(to5, kerr.InvalidTxnState) {
 		b.log.Warn("transaction is aborted", "transactional_id", c.TransactionalID, "producer_id", c.ProducerID,
 			"epoch", c.Epoch, "answer_v5", to5.Error(), "answer_v4", to4.Error())
 		return checkpoint.Aborted, nil
