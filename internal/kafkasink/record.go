@@ -49,9 +49,6 @@ func (s *Sink) check(batch []Record) (bytes int64, err error) {
 			}
 			known = r.Topic
 		}
-		if !r.Timestamp.IsZero() && r.Timestamp.UnixMilli() < 0 {
-			return 0, fmt.Errorf("`timestamp` is %d ms for a record: Kafka takes none before 1970", r.Timestamp.UnixMilli())
-		}
 		size := userSize(r)
 		bytes += size
 		// Only a record near the limit is worth a precise look.

@@ -2,21 +2,14 @@ package kafkaflinksink
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/redpanda-data/benthos/v4/public/service"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/tidegate/tidegate/internal/benthosx"
 	"github.com/tidegate/tidegate/internal/checkpoint"
 	"github.com/tidegate/tidegate/internal/kafkasink"
-)
-
-// metaTombstone marks a message whose record had a null value.
-const metaTombstone = "kafka_tombstone_message"
-
-// Keys of one entry of a header list.
-const (
-	headerKey   = "key"
-	headerValue = "value"
 )
 
 // recordBuilder makes records of messages.
@@ -54,74 +47,113 @@ func (b *recordBuilder) fill(r *kafkasink.Record, batch service.MessageBatch, i 
 	if r.Timestamp, err = b.timestamp.time(batch, i); err != nil {
 		return fmt.Errorf("`timestamp`: %w", err)
 	}
-	if b.headersFrom != "" {
-		if list, ok := msg.MetaGetMut(b.headersFrom); ok {
-			if r.Headers, err = headers(list); err != nil {
-				return fmt.Errorf("`headers.from` @%s: %w", b.headersFrom, err)
-			}
-		}
+	if r.Headers, err = b.headers(msg); err != nil {
+		return fmt.Errorf("`headers.from` @%s: %w", b.headersFrom, err)
 	}
-	// Rule 9: a null value is not an empty one.
-	if isTombstone(msg) {
-		return nil
-	}
-	if r.Value, err = msg.AsBytes(); err != nil {
-		return fmt.Errorf("value: %w", err)
-	}
-	if r.Value == nil {
-		r.Value = []byte{}
-	}
-	return nil
+	r.Value, err = content(msg)
+	return err
 }
 
-func isTombstone(msg *service.Message) bool {
-	v, ok := msg.MetaGetMut(metaTombstone)
-	if !ok {
-		return false
+// content is the value of the record, nil for a null one, which is not an empty one (rule 9).
+//
+// A mark that says null and content contradict each other. Where the mark is still the one that the source has set, the
+// content was made since, as by a mapping of tombstones into something, or by an archive whose first message was one:
+// it is written, or it would be lost without a word. Where a mapping has set the mark, nobody can tell which is meant.
+func content(msg *service.Message) ([]byte, error) {
+	value, err := msg.AsBytes()
+	if err != nil {
+		return nil, fmt.Errorf("value: %w", err)
 	}
-	switch v := v.(type) {
+	mark, _ := msg.MetaGetImmut(benthosx.MetaTombstone)
+	null := false
+	switch mark := mark.(type) {
+	case nil:
+	case benthosx.ReadTombstone:
+		null = len(value) == 0
 	case bool:
-		return v
+		null = mark
 	case string:
-		return v == "true"
+		if null = mark == "true"; !null && mark != "false" {
+			return nil, noMark(mark)
+		}
+	default:
+		return nil, noMark(mark)
 	}
-	return false
+	switch {
+	case null && len(value) > 0:
+		return nil, fmt.Errorf("@%[1]s is true, which means a null value, and the message has content, %[2]d bytes; to write null "+
+			"empty it too, by root = \"\"; to write the content remove the mark, by meta %[1]s = deleted()", benthosx.MetaTombstone, len(value))
+	case null:
+		return nil, nil
+	case value == nil:
+		return []byte{}, nil
+	}
+	return value, nil
+}
+
+func noMark(v any) error {
+	return fmt.Errorf("@%[1]s is %[2]s, and neither true nor false; set true for a null value, or remove it, by "+
+		"meta %[1]s = deleted()", benthosx.MetaTombstone, show(v))
 }
 
 // headers reads a list of {key, value}: order and duplicates are kept, a null value is not an empty one (rule 9).
-func headers(list any) ([]kgo.RecordHeader, error) {
+func (b *recordBuilder) headers(msg *service.Message) ([]kgo.RecordHeader, error) {
+	if b.headersFrom == "" {
+		return nil, nil
+	}
+	found, _ := msg.MetaGetImmut(b.headersFrom)
+	if untouched, ok := found.(benthosx.Headers); ok {
+		return slices.Clip(untouched), nil // shared with copies of the message: nobody may append in place
+	}
+	list, _ := msg.MetaGetMut(b.headersFrom)
 	entries, ok := list.([]any)
 	switch {
 	case list == nil:
 		return nil, nil
 	case !ok:
-		return nil, fmt.Errorf("a %s is not a list of {key, value} objects", kind(list))
+		return nil, fmt.Errorf("%s is no list; it has to be a list of {\"key\": ..., \"value\": ...} objects, or null for no headers", show(list))
 	case len(entries) == 0:
 		return nil, nil
 	}
 	out := make([]kgo.RecordHeader, len(entries))
 	for i, e := range entries {
-		object, ok := e.(map[string]any)
-		if !ok {
-			return nil, fmt.Errorf("entry %d is a %s, not a {key, value} object", i, kind(e))
+		if err := header(&out[i], e); err != nil {
+			return nil, fmt.Errorf("entry %d%w", i, err)
 		}
-		switch k := object[headerKey].(type) {
-		case string:
-			out[i].Key = k
-		case []byte:
-			out[i].Key = string(k)
-		default:
-			return nil, fmt.Errorf("entry %d has a key that is a %s, not a string", i, kind(k))
-		}
-		v := object[headerValue]
-		if v == nil {
-			continue
-		}
-		value, err := asBytes(v)
-		if err != nil {
-			return nil, fmt.Errorf("entry %d (%q): %w", i, out[i].Key, err)
-		}
-		out[i].Value = value
 	}
 	return out, nil
+}
+
+// header reads one entry. A field that is neither key nor value is a misspelt one: taken for a missing value it would
+// make a null of what was meant.
+func header(h *kgo.RecordHeader, entry any) error {
+	object, ok := entry.(map[string]any)
+	if !ok {
+		return fmt.Errorf(": %s is no object; it has to be {\"key\": ..., \"value\": ...}", show(entry))
+	}
+	switch k := object[benthosx.HeaderKey].(type) {
+	case string:
+		h.Key = k
+	case []byte:
+		h.Key = string(k)
+	case nil:
+		return fmt.Errorf(": %s has no key; a header needs one, and it may be empty", show(entry))
+	default:
+		return fmt.Errorf(": the key is %s, and has to be a string; .string() makes one", show(k))
+	}
+	for name := range object {
+		if name != benthosx.HeaderKey && name != benthosx.HeaderValue {
+			return fmt.Errorf(" (%q) has a field %q; only key and value are known", h.Key, name)
+		}
+	}
+	v := object[benthosx.HeaderValue]
+	if v == nil {
+		return nil
+	}
+	value, err := asBytes(v)
+	if err != nil {
+		return fmt.Errorf(" (%q): %w", h.Key, err)
+	}
+	h.Value = value
+	return nil
 }

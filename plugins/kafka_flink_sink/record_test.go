@@ -2,6 +2,7 @@ package kafkaflinksink
 
 import (
 	"encoding/json"
+	"math"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/tidegate/tidegate/internal/benthosx"
 	"github.com/tidegate/tidegate/internal/checkpoint"
 	"github.com/tidegate/tidegate/internal/kafkasink"
 )
@@ -31,17 +33,9 @@ func sourceMessage(r kgo.Record) *service.Message {
 	if !r.Timestamp.IsZero() {
 		m.MetaSetMut("kafka_timestamp_ms", r.Timestamp.UnixMilli())
 	}
-	list := []any{}
-	for _, h := range r.Headers {
-		var value any
-		if h.Value != nil {
-			value = h.Value
-		}
-		list = append(list, map[string]any{"key": h.Key, "value": value})
-	}
-	m.MetaSetMut("kafka_headers", list)
+	m.MetaSetImmut("kafka_headers", benthosx.Headers(r.Headers))
 	if r.Value == nil {
-		m.MetaSetMut("kafka_tombstone_message", true)
+		m.MetaSetImmut("kafka_tombstone_message", benthosx.ReadTombstone{})
 	}
 	return m
 }
@@ -121,8 +115,8 @@ func TestKey(t *testing.T) {
 		"large number":                   {set: meta(float64(1_000_000)), key: []byte("1000000")},
 		"fraction":                       {set: meta(0.5), key: []byte("0.5")},
 		"JSON number":                    {set: meta(json.Number("12345678901234567890")), key: []byte("12345678901234567890")},
-		"list":                           {set: meta([]any{"a"}), err: "`key`: @kafka_key: a list cannot be written as bytes"},
-		"object":                         {set: meta(map[string]any{}), err: "`key`: @kafka_key: a object cannot be written"},
+		"list":                           {set: meta([]any{"a"}), err: "`key`: @kafka_key: array [\"a\"] cannot be written as bytes; make it text first"},
+		"object":                         {set: meta(map[string]any{}), err: "`key`: @kafka_key: object {} cannot be written as bytes"},
 		"other metadata":                 {yaml: "key: ${! @other }", set: func(m *service.Message) { m.MetaSetMut("other", []byte{255}) }, key: []byte{255}},
 		"other metadata, absent":         {yaml: "key: ${! @other }", set: meta("not this")},
 		"none":                           {yaml: `key: ""`, set: meta("not this")},
@@ -159,13 +153,15 @@ func TestHeaders(t *testing.T) {
 		"number":          {list: []any{entry("a", 1e6)}, want: []kgo.RecordHeader{{Key: "a", Value: []byte("1000000")}}},
 		"null value":      {list: []any{entry("a", nil)}, want: []kgo.RecordHeader{{Key: "a"}}},
 		"value missing":   {list: []any{map[string]any{"key": "a"}}, want: []kgo.RecordHeader{{Key: "a"}}},
-		"no list":         {list: map[string]any{"a": "1"}, err: "a object is not a list of {key, value} objects"},
-		"text for a list": {list: "a=1", err: "a string is not a list"},
-		"entry no object": {list: []any{"a"}, err: "entry 0 is a string, not a {key, value} object"},
-		"key missing":     {list: []any{entry("a", "1"), map[string]any{"value": "1"}}, err: "entry 1 has a key that is a null"},
-		"key a number":    {list: []any{entry(7, "1")}, err: "entry 0 has a key that is a int"},
-		"value a list":    {list: []any{entry("a", []any{})}, err: `entry 0 ("a"): a list cannot be written as bytes`},
-		"value an object": {list: []any{entry("a", map[string]any{})}, err: "a object cannot be written as bytes"},
+		"no list":         {list: map[string]any{"a": "1"}, err: "object {\"a\":\"1\"} is no list; it has to be a list of"},
+		"text for a list": {list: "a=1", err: "string \"a=1\" is no list"},
+		"entry no object": {list: []any{"a"}, err: "entry 0: string \"a\" is no object; it has to be {\"key\": ..., \"value\": ...}"},
+		"key missing":     {list: []any{entry("a", "1"), map[string]any{"value": "1"}}, err: "entry 1: object {\"value\":\"1\"} has no key"},
+		"key a number":    {list: []any{entry(7, "1")}, err: "entry 0: the key is number 7, and has to be a string"},
+		"value a list":    {list: []any{entry("a", []any{})}, err: `entry 0 ("a"): array [] cannot be written as bytes`},
+		"field misspelt":  {list: []any{map[string]any{"key": "a", "vaule": "1"}}, err: `entry 0 ("a") has a field "vaule"; only key and value are known`},
+		"field too many":  {list: []any{map[string]any{"key": "a", "value": "1", "n": 1}}, err: `entry 0 ("a") has a field "n"`},
+		"value an object": {list: []any{entry("a", map[string]any{})}, err: `entry 0 ("a"): object {} cannot be written as bytes`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			msg := service.NewMessage(nil)
@@ -205,7 +201,19 @@ func TestTimestamp(t *testing.T) {
 		"float":             {meta: float64(1_700_000_000_123), want: 1_700_000_000_123},
 		"words":             {meta: "yesterday", err: "`timestamp`: @kafka_timestamp_ms: \"yesterday\" is not a whole number of milliseconds"},
 		"fraction":          {meta: 0.5, err: "\"0.5\" is not a whole number"},
-		"list":              {meta: []any{}, err: "a list cannot"},
+		"list":              {meta: []any{}, err: "`timestamp`: @kafka_timestamp_ms: array [] is not a whole number"},
+		"negative":          {meta: int64(-5000), want: -5000},
+		"Kafka's none":      {meta: int64(-1), want: -1},
+		"epoch":             {meta: int64(0), want: 0},
+		"bytes":             {meta: []byte("17"), want: 17},
+		"large float text":  {meta: "1.7e+12", want: 1_700_000_000_000},
+		"microseconds":      {meta: int64(1_700_000_000_000_000), err: "@kafka_timestamp_ms: 1700000000000000 is not between -9223372036854 and 9223372036854"},
+		"absurd":            {meta: int64(math.MaxInt64), err: "9223372036854775807 is not between"},
+		"absurdly early":    {meta: int64(math.MinInt64), err: "-9223372036854775808 is not between"},
+		"absurd float":      {meta: 1e300, err: "is not a whole number"},
+		"no number":         {meta: math.NaN(), err: "\"NaN\" is not a whole number"},
+		"bool":              {meta: true, err: "bool true is not a whole number"},
+		"date":              {meta: "2026-01-01T00:00:00Z", err: "by .ts_unix_milli()"},
 		"interpolated":      {yaml: `timestamp: ${! json("ts") }`, want: 42},
 		"interpolated text": {yaml: `timestamp: ${! json("name") }`, err: "`timestamp`: \"x\" is not a whole number"},
 		"none":              {yaml: `timestamp: ""`, meta: int64(5), want: -1},
@@ -219,7 +227,7 @@ func TestTimestamp(t *testing.T) {
 			switch {
 			case tc.err != "":
 				require.ErrorContains(t, err, tc.err)
-			case tc.want < 0:
+			case tc.want == -1:
 				require.NoError(t, err)
 				require.True(t, records[0].Timestamp.IsZero(), "the client fills in now")
 			default:
@@ -230,13 +238,48 @@ func TestTimestamp(t *testing.T) {
 	}
 }
 
+// TestTombstone: what the mark and the content are together, and what is written. Content is never lost without a word.
 func TestTombstone(t *testing.T) {
-	for mark, null := range map[any]bool{true: true, "true": true, false: false, "false": false, nil: false, int64(1): false} {
-		msg := service.NewMessage([]byte("v"))
-		msg.MetaSetMut("kafka_tombstone_message", mark)
-		records, err := builder(t, "").build(service.MessageBatch{msg})
-		require.NoError(t, err)
-		require.Equal(t, null, records[0].Value == nil, "mark %v", mark)
+	const contradiction = "@kafka_tombstone_message is true, which means a null value, and the message has content, 1 bytes"
+	read := benthosx.ReadTombstone{}
+	for name, tc := range map[string]struct {
+		mark    any
+		content string
+		null    bool
+		err     string
+	}{
+		"as it was read":             {mark: read, null: true},
+		"read, content made since":   {mark: read, content: "v"},
+		"set":                        {mark: true, null: true},
+		"set as text":                {mark: "true", null: true},
+		"set beside content":         {mark: true, content: "v", err: contradiction},
+		"set as text beside content": {mark: "true", content: "v", err: contradiction},
+		"not set":                    {mark: false, content: "v"},
+		"not set, as text":           {mark: "false", content: "v"},
+		"not set and empty":          {mark: false},
+		"null":                       {mark: nil, content: "v"},
+		"null and empty":             {mark: nil},
+		"a number":                   {mark: int64(1), err: "@kafka_tombstone_message is number 1, and neither true nor false"},
+		"other text":                 {mark: "yes", content: "v", err: "@kafka_tombstone_message is string \"yes\", and neither"},
+		"an object":                  {mark: map[string]any{}, err: "is object {}, and neither"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			msg := service.NewMessage([]byte(tc.content))
+			if immutable, ok := tc.mark.(service.ImmutableValue); ok {
+				msg.MetaSetImmut("kafka_tombstone_message", immutable)
+			} else {
+				msg.MetaSetMut("kafka_tombstone_message", tc.mark)
+			}
+			records, err := builder(t, "").build(service.MessageBatch{msg})
+			if tc.err != "" {
+				require.ErrorContains(t, err, "message 0 of a batch of 1: ")
+				require.ErrorContains(t, err, tc.err)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, tc.null, records[0].Value == nil)
+			require.Equal(t, tc.content, string(records[0].Value))
+		})
 	}
 }
 

@@ -3,6 +3,7 @@ package kafkaflinksink
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -75,17 +76,11 @@ func (v value) time(batch service.MessageBatch, i int) (time.Time, error) {
 	if !ok || found == nil {
 		return time.Time{}, nil
 	}
-	if ms, ok := found.(int64); ok {
-		return time.UnixMilli(ms), nil
+	ts, err := timestamp(found)
+	if err != nil {
+		err = fmt.Errorf("@%s: %w", v.meta, err)
 	}
-	b, err := asBytes(found)
-	if err == nil {
-		var ts time.Time
-		if ts, err = parseMillis(string(b)); err == nil {
-			return ts, nil
-		}
-	}
-	return time.Time{}, fmt.Errorf("@%s: %w", v.meta, err)
+	return ts, err
 }
 
 // asBytes returns what a processor may have made of bytes.
@@ -98,31 +93,115 @@ func asBytes(v any) ([]byte, error) {
 		return v, nil
 	case string:
 		return []byte(v), nil
-	case float64: // as Bloblang writes it: 1000000, not 1e+06
+	case float64: // 1000000, not 1e+06
 		return strconv.AppendFloat(nil, v, 'f', -1, 64), nil
-	case bool, int, int32, int64, uint32, uint64, json.Number:
+	case float32:
+		return strconv.AppendFloat(nil, float64(v), 'f', -1, 32), nil
+	case bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, json.Number:
 		return fmt.Append(nil, v), nil
+	case time.Time: // as Bloblang writes it
+		return v.AppendFormat(nil, time.RFC3339Nano), nil
 	}
-	return nil, fmt.Errorf("a %s cannot be written as bytes; make it text first, such as with .string() or .format_json()", kind(v))
+	return nil, fmt.Errorf("%s cannot be written as bytes; make it text first, such as by .string() or .format_json()", show(v))
 }
 
-// kind names a type as people see it in a mapping.
+// kind names a type as Bloblang's .type() does.
 func kind(v any) string {
 	switch v.(type) {
 	case nil:
 		return "null"
 	case []any:
-		return "list"
+		return "array"
 	case map[string]any:
 		return "object"
+	case string:
+		return "string"
+	case []byte:
+		return "bytes"
+	case bool:
+		return "bool"
+	case time.Time:
+		return "timestamp"
+	case int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, float32, float64, json.Number:
+		return "number"
 	}
 	return fmt.Sprintf("%T", v)
 }
 
-func parseMillis(s string) (time.Time, error) {
-	ms, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
+// showLimit is how much of a value an error shows.
+const showLimit = 80
+
+// show is the kind of a value and its beginning, for an error.
+func show(v any) string {
+	var text string
+	switch v := v.(type) {
+	case string:
+		text = strconv.Quote(v)
+	case []byte:
+		text = strconv.Quote(string(v))
+	default:
+		encoded, err := json.Marshal(v)
+		if err != nil {
+			return kind(v)
+		}
+		text = string(encoded)
+	}
+	if len(text) > showLimit {
+		text = text[:showLimit] + "..."
+	}
+	return kind(v) + " " + text
+}
+
+// noTimestamp is what Kafka writes for none.
+const noTimestamp = -1
+
+// The client keeps timestamps as nanoseconds in 64 bits, which end in the years 1677 and 2262.
+const (
+	leastMillis = math.MinInt64 / int64(time.Millisecond)
+	mostMillis  = math.MaxInt64 / int64(time.Millisecond)
+)
+
+func timestamp(v any) (time.Time, error) {
+	switch v := v.(type) {
+	case int64:
+		return fromMillis(v)
+	case []any, map[string]any, bool, time.Time:
+		return time.Time{}, noMillis(show(v))
+	}
+	text, err := asBytes(v)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("%q is not a whole number of milliseconds since 1970", s)
+		return time.Time{}, err
+	}
+	return parseMillis(string(text))
+}
+
+// parseMillis takes a number as Bloblang writes it, which for a large one that was divided is 1.7e+12.
+func parseMillis(s string) (time.Time, error) {
+	s = strings.TrimSpace(s)
+	if ms, err := strconv.ParseInt(s, 10, 64); err == nil {
+		return fromMillis(ms)
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) >= 1<<63 {
+		return time.Time{}, noMillis(fmt.Sprintf("%.80q", s))
+	}
+	return fromMillis(int64(f))
+}
+
+func noMillis(shown string) error {
+	return fmt.Errorf("%s is not a whole number of milliseconds since 1970; make it one, such as by .ts_unix_milli() or .round(), or "+
+		"leave `timestamp` empty for the time of writing", shown)
+}
+
+// fromMillis takes a time before 1970 too: brokers do, and so topics have it, and a copy of them has to.
+func fromMillis(ms int64) (time.Time, error) {
+	switch {
+	case ms == noTimestamp:
+		return time.Time{}, nil
+	case ms < leastMillis, ms > mostMillis:
+		return time.Time{}, fmt.Errorf("%d is not between %d and %d, the years 1677 and 2262, in milliseconds since 1970; are these "+
+			"micro- or nanoseconds? Then divide them, such as by meta kafka_timestamp_ms = (@kafka_timestamp_ms / 1000).floor(), or "+
+			"leave `timestamp` empty for the time of writing", ms, leastMillis, mostMillis)
 	}
 	return time.UnixMilli(ms), nil
 }

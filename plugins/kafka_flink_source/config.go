@@ -25,6 +25,8 @@ const (
 type config struct {
 	reader   kafkasource.Config
 	metadata []string
+	// headers are those that become metadata of their own.
+	headers headerNames
 	// checkpoint is nil without checkpoints; store and retained belong to it.
 	checkpoint *checkpoint.Config
 	store      string
@@ -53,6 +55,7 @@ func parseConfig(conf *service.ParsedConfig) (config, error) {
 			ReadCommitted: isolation == readCommitted,
 		},
 		metadata: p.List(fieldMetadata),
+		headers:  headerNamesFromConfig(p),
 	}
 	if isolation != readCommitted && isolation != readUncommitted {
 		p.Fail([]string{fieldIsolationLevel}, "%q is not %s or %s", isolation, readUncommitted, readCommitted)

@@ -22,6 +22,10 @@ const (
 	fieldMetadata       = "metadata"
 	fieldCommitOffsets  = "commit_offsets_on_checkpoint"
 
+	fieldHeaderMetadata  = "header_metadata"
+	fieldIncludePrefixes = "include_prefixes"
+	fieldIncludePatterns = "include_patterns"
+
 	fieldAutoCommit = "auto_commit"
 	fieldEnabled    = "enabled"
 

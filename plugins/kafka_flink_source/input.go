@@ -47,7 +47,7 @@ func newInput(conf *service.ParsedConfig, res *service.Resources) (service.Batch
 	cfg.reader.StreamID = res.StreamID()
 	cfg.reader.Logger = benthosx.Logger(res)
 	cfg.reader.Metrics = metrics(res.Metrics())
-	in := &input{messages: newMessages(cfg.metadata), streamID: res.StreamID()}
+	in := &input{messages: newMessages(cfg.metadata, cfg.headers), streamID: res.StreamID()}
 	if cfg.checkpoint == nil {
 		err = in.declareSolo(res, cfg)
 	} else {

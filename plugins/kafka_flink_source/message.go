@@ -3,10 +3,12 @@ package kafkaflinksource
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/redpanda-data/benthos/v4/public/service"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/tidegate/tidegate/internal/benthosx"
 	"github.com/tidegate/tidegate/internal/checkpoint"
 )
 
@@ -31,44 +33,34 @@ var (
 
 func knownMetadata(name string) bool { return slices.Contains(metadataNames, name) }
 
-// Metadata keys. Those that Redpanda Connect has too have its names.
+// Metadata keys besides those that the sink reads. Those that Redpanda Connect has too have its names.
 const (
 	metaTopic         = "kafka_topic"
 	metaPartition     = "kafka_partition"
 	metaOffset        = "kafka_offset"
-	metaTimestamp     = "kafka_timestamp_ms"
 	metaTimestampType = "kafka_timestamp_type"
 	metaLeaderEpoch   = "kafka_leader_epoch"
-	metaKey           = "kafka_key"
-	metaHeaders       = "kafka_headers"
-	metaTombstone     = "kafka_tombstone_message"
-)
-
-// Keys of one entry of kafka_headers.
-const (
-	headerKey   = "key"
-	headerValue = "value"
 )
 
 // messages builds messages of records. It is used by one goroutine, and keeps what is the same for many records.
 type messages struct {
 	topic, partition, offset, timestamp, timestampType, leaderEpoch, key, headers bool
+	named                                                                         headerNames
 
 	// The last topic and partition, as the values that go into the metadata.
-	lastTopic        string
-	topicValue       any
-	lastPartition    int32
-	partitionValue   any
-	havePartition    bool
-	noHeaders, truth any
+	lastTopic      string
+	topicValue     any
+	lastPartition  int32
+	partitionValue any
+	havePartition  bool
 }
 
-func newMessages(listed []string) *messages {
+func newMessages(listed []string, named headerNames) *messages {
 	has := func(name string) bool { return slices.Contains(listed, name) }
 	return &messages{
 		topic: has(listTopic), partition: has(listPartition), offset: has(listOffset), timestamp: has(listTimestamp),
 		timestampType: has(listTimestampType), leaderEpoch: has(listLeaderEpoch), key: has(listKey), headers: has(listHeaders),
-		noHeaders: []any{}, truth: true,
+		named: named,
 	}
 }
 
@@ -84,8 +76,7 @@ func (m *messages) build(tag checkpoint.Tag, records []*kgo.Record) service.Mess
 	return batch
 }
 
-// fill sets exactly the metadata that is listed, and the mark of a null value. Record headers only ever go into the list
-// under kafka_headers, so none can overwrite what is set here (rule 9).
+// fill sets exactly the metadata that is listed, the headers that are asked for by name, and the mark of a null value.
 func (m *messages) fill(msg *service.Message, rec *kgo.Record) {
 	if m.topic {
 		if m.topicValue == nil || m.lastTopic != rec.Topic {
@@ -103,7 +94,9 @@ func (m *messages) fill(msg *service.Message, rec *kgo.Record) {
 		msg.MetaSetMut(metaOffset, rec.Offset)
 	}
 	if m.timestamp && rec.Attrs.TimestampType() >= 0 {
-		msg.MetaSetMut(metaTimestamp, rec.Timestamp.UnixMilli())
+		if ms := millis(rec.Timestamp); ms != noTimestamp {
+			msg.MetaSetMut(benthosx.MetaTimestamp, ms)
+		}
 	}
 	if m.timestampType {
 		msg.MetaSetMut(metaTimestampType, timestampType(rec))
@@ -113,30 +106,33 @@ func (m *messages) fill(msg *service.Message, rec *kgo.Record) {
 	}
 	// Rule 9: a null key is absent, an empty one is present and empty.
 	if m.key && rec.Key != nil {
-		msg.MetaSetMut(metaKey, rec.Key)
+		msg.MetaSetMut(benthosx.MetaKey, rec.Key)
 	}
 	if m.headers {
-		msg.MetaSetMut(metaHeaders, m.headerList(rec.Headers))
+		msg.MetaSetImmut(benthosx.MetaHeaders, benthosx.Headers(rec.Headers))
+	}
+	if m.named.any() {
+		m.named.set(msg, rec.Headers)
 	}
 	if rec.Value == nil {
-		msg.MetaSetMut(metaTombstone, m.truth)
+		msg.MetaSetImmut(benthosx.MetaTombstone, benthosx.ReadTombstone{})
 	}
 }
 
-// headerList keeps order, duplicates, and the difference between null and empty values (rule 9).
-func (m *messages) headerList(headers []kgo.RecordHeader) any {
-	if len(headers) == 0 {
-		return m.noHeaders
+// noTimestamp is what Kafka writes where a record has none.
+const noTimestamp = -1
+
+// millis is a record's timestamp in milliseconds since 1970. The client makes nanoseconds in 64 bits of them, in which
+// what lies outside of the years 1677 to 2262 does not fit: topics hold it where a producer took micro- or nanoseconds
+// for milliseconds. The lost bits are found again where the number has up to 58.
+func millis(t time.Time) int64 {
+	ns := t.UnixNano()
+	if ns%1e6 == 0 {
+		return ns / 1e6
 	}
-	list := make([]any, len(headers))
-	for i, h := range headers {
-		var value any
-		if h.Value != nil {
-			value = h.Value
-		}
-		list[i] = map[string]any{headerKey: h.Key, headerValue: value}
-	}
-	return list
+	// ns is ms * 2^6 * 5^6 modulo 2^64, and multiplying by an odd number can be undone modulo 2^58.
+	const inverse = 0x790fb65668c26139 // of 5^6
+	return int64(uint64(ns)>>6*inverse<<6) >> 6
 }
 
 // timestampType is the name of Kafka's TimestampType.

@@ -52,7 +52,7 @@ func TestMetadataIsExactlyWhatIsListed(t *testing.T) {
 		}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			batch := newMessages(tc.listed).build(checkpoint.Tag{}, []*kgo.Record{rec})
+			batch := newMessages(tc.listed, headerNames{}).build(checkpoint.Tag{}, []*kgo.Record{rec})
 			require.Len(t, batch, 1)
 			require.Equal(t, tc.want, allMeta(t, batch[0]))
 			body, err := batch[0].AsBytes()
@@ -68,7 +68,7 @@ func TestNullAndEmptyAreToldApart(t *testing.T) {
 		{Key: []byte{}, Value: []byte{}},
 		{Key: []byte("k"), Value: []byte("v"), Headers: []kgo.RecordHeader{{Key: "kafka_tombstone_message", Value: []byte("true")}}},
 	}
-	batch := newMessages([]string{"key", "headers"}).build(checkpoint.Tag{}, records)
+	batch := newMessages([]string{"key", "headers"}, headerNames{}).build(checkpoint.Tag{}, records)
 	require.Equal(t, map[string]any{"kafka_headers": []any{}, "kafka_tombstone_message": true}, allMeta(t, batch[0]))
 	require.Equal(t, map[string]any{"kafka_headers": []any{}, "kafka_key": []byte{}}, allMeta(t, batch[1]))
 	require.NotContains(t, allMeta(t, batch[2]), "kafka_tombstone_message")
@@ -81,7 +81,7 @@ func TestNullAndEmptyAreToldApart(t *testing.T) {
 
 func TestOneMessageIsNotChangedByAnother(t *testing.T) {
 	tag := checkpoint.Tag{Attempt: 4}
-	m := newMessages(defaultMetadata)
+	m := newMessages(defaultMetadata, headerNames{})
 	batch := m.build(tag, []*kgo.Record{
 		{Topic: "a", Partition: 0, Offset: 1, Value: []byte("x")},
 		{Topic: "a", Partition: 1, Offset: 2, Value: []byte("y")},
@@ -109,7 +109,7 @@ func TestOneMessageIsNotChangedByAnother(t *testing.T) {
 // TestTimestampTypes reads record batches, since the type is a bit that only a fetch sets.
 func TestTimestampTypes(t *testing.T) {
 	meta := func(rec *kgo.Record) map[string]any {
-		return allMeta(t, newMessages([]string{"timestamp", "timestamp_type"}).build(checkpoint.Tag{}, []*kgo.Record{rec})[0])
+		return allMeta(t, newMessages([]string{"timestamp", "timestamp_type"}, headerNames{}).build(checkpoint.Tag{}, []*kgo.Record{rec})[0])
 	}
 	for attributes, want := range map[int8]string{0: "CreateTime", 1 << 3: "LogAppendTime"} {
 		require.Equal(t, map[string]any{"kafka_timestamp_ms": int64(42), "kafka_timestamp_type": want},
@@ -125,7 +125,7 @@ func BenchmarkBuild(b *testing.B) {
 	}
 	for name, listed := range map[string][]string{"none": nil, "default": defaultMetadata} {
 		b.Run(name, func(b *testing.B) {
-			m := newMessages(listed)
+			m := newMessages(listed, headerNames{})
 			b.ReportAllocs()
 			for b.Loop() {
 				m.build(checkpoint.Tag{}, records)

@@ -40,6 +40,7 @@ func spec() *service.ConfigSpec {
 				readCommitted:   "Only records outside of transactions and in committed ones. For topics that are written with transactions.",
 			}).Default(readUncommitted).Description("Which records of transactional topics are read."),
 			metadataField(),
+			headerMetadataField(),
 			autoCommitField(),
 			checkpointField(),
 			benthosx.BoolField(fieldCommitOffsets, fieldCommitOffsets, true,
@@ -144,7 +145,7 @@ func metadataField() *service.ConfigField {
 	}
 	return service.NewStringListField(fieldMetadata).
 		Description("What is attached to each message. Each costs memory and time, so list only what the pipeline uses; the sink copies " +
-			"key, headers and timestamp from here. One of " + strings.Join(metadataNames, ", ") + ".").
+			"key, headers and timestamp from here, so without them its records have none of these, or the time of writing. One of " + strings.Join(metadataNames, ", ") + ".").
 		Default(toAny(defaultMetadata)).
 		LintRule(fmt.Sprintf(`
 let known = [ %s ]

@@ -75,6 +75,11 @@ func TestBadInput(t *testing.T) {
 		"empty topics":  {with("[ orders ]", "[]"), "topics names no topic", "no topic given"},
 		"empty topic":   {with("[ orders ]", `[ orders, " " ]`), "topics has an entry that is empty", "entry 1 is empty"},
 		"topic twice":   {with("[ orders ]", "[ orders, orders ]"), "topics names a topic twice", "listed twice"},
+		"bad pattern": {
+			with("", `header_metadata: { include_patterns: [ ok, "a(" ] }`),
+			`header_metadata.include_patterns: "a(" is not a regular expression of RE2: `,
+			`header_metadata.include_patterns: "a(" is not a regular expression of RE2: error parsing regexp: missing closing )`,
+		},
 		"topics a word": {with("[ orders ]", "orders"), "expected array value", ""},
 		"no servers":    {with(`bootstrap_servers: [ "localhost:9092" ]`+"\n", ""), "field bootstrap_servers is required", "bootstrap_servers"},
 		"no port":       {with("localhost:9092", "localhost"), `"localhost" is not host:port`, `"localhost" has no port`},
