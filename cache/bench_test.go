@@ -34,3 +34,20 @@ func BenchmarkAdd(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkPut measures what a checkpoint's record costs, its witness included.
+func BenchmarkPut(b *testing.B) {
+	for _, kind := range []string{"pebble", "checkpoint_file"} {
+		b.Run(kind, func(b *testing.B) {
+			s, err := openForChild(diskRegistry(b), kind, b.TempDir())
+			require.NoError(b, err)
+			defer s.Close(context.Background())
+			record := make([]byte, 4<<10)
+			n := uint64(0)
+			for b.Loop() {
+				n++
+				require.NoError(b, s.Put(context.Background(), n, record))
+			}
+		})
+	}
+}

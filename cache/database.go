@@ -30,13 +30,16 @@ type sizes struct{ cache, memtable uint64 }
 
 // database is an open Pebble database. Its users hold leases, so none of its methods is called after Close.
 type database struct {
-	db    *pebble.DB
-	path  string
-	id    string
-	log   *slog.Logger
-	now   func() time.Time
-	death *death
-	seats *seats
+	db   *pebble.DB
+	fs   vfs.FS
+	path string
+	// anchored tells whether path is still the directory that was opened.
+	anchored func() error
+	id       string
+	log      *slog.Logger
+	now      func() time.Time
+	death    *death
+	seats    *seats
 
 	// stripes make read-then-write atomic for each entry.
 	stripes [256]sync.Mutex
@@ -54,8 +57,16 @@ func openDatabase(size sizes, log *slog.Logger) openFunc {
 		if err := refuseForeign(r.fs, path, formatFile, "checkpoint_file"); err != nil {
 			return nil, err
 		}
+		if err := refuseDamaged(r.fs, path); err != nil {
+			return nil, err
+		}
+		anchored, err := r.anchor(path)
+		if err != nil {
+			return nil, err
+		}
 		d := &database{
-			path: path, log: log, now: r.now, seed: maphash.MakeSeed(),
+			anchored: anchored,
+			fs:       r.fs, path: path, log: log, now: r.now, seed: maphash.MakeSeed(),
 			death: &death{path: path, log: log, now: r.now, fatal: r.fatal},
 			stop:  make(chan struct{}), stopped: make(chan struct{}),
 		}
@@ -63,7 +74,7 @@ func openDatabase(size sizes, log *slog.Logger) openFunc {
 		defer d.death.dieOfPanic("opening")
 		db, err := pebble.Open(path, d.pebbleOptions(r.fs, lock, size))
 		if err != nil {
-			return nil, err
+			return nil, unreadable(err)
 		}
 		d.db = db
 		d.death.open.Store(true)

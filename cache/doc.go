@@ -28,7 +28,11 @@
 // Numbers and times are big-endian, times in milliseconds since 1970. A prefix holds no \x00, so no two caches with
 // different prefixes meet, and the entries of one are a range.
 //
-// # Files of a checkpoint_file store
+// # Files of ours
+//
+//	stream-<stream>.newest                    the witness of the highest number that was durable, in both kinds of store
+//
+// and in a checkpoint_file store
 //
 //	FORMAT                                    the store format and the store's UUID
 //	LOCK                                      locked by the process that uses the directory

@@ -56,6 +56,18 @@ func refuseForeign(fsys vfs.FS, path, filePrefix, kind string) error {
 	return nil
 }
 
+// errUnreadable says that Pebble does not take what it has read, and not that it could not read it.
+var errUnreadable = errors.New("the database cannot be read")
+
+// unreadable marks an error of opening a database, unless the file system is its cause.
+func unreadable(err error) error {
+	var errno syscall.Errno
+	if errors.As(err, &errno) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, pebble.ErrDBNotPristine) || pebble.IsCorruptionError(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errUnreadable, err)
+}
+
 // explain adds the likely cause and the way out to an error of opening a directory.
 func explain(path string, err error) error {
 	var made *fs.PathError
@@ -66,7 +78,10 @@ func explain(path string, err error) error {
 		return fmt.Errorf("%w: the database is damaged. Keep a copy of the directory, and restore it from a backup; or point "+
 			"path at an empty directory: the sources then begin by their startup.mode, and transactions that were not yet "+
 			"committed are aborted, so what they hold is read again or lost as that mode has it", err)
-	case errors.Is(err, pebble.ErrDBNotPristine), errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, errUnreadable):
+		return fmt.Errorf("%w: it is damaged, or a newer version has written it. Start that version, or restore the directory from a "+
+			"backup", err)
+	case errors.Is(err, pebble.ErrDBNotPristine), errors.Is(err, fs.ErrNotExist), errors.Is(err, errPartial):
 		return fmt.Errorf("%w: the directory holds only part of a database. If files were copied or deleted by hand, restore them "+
 			"all; if the machine lost power while the very first start was making it, there is nothing in it yet: remove it", err)
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EEXIST):

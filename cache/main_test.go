@@ -53,7 +53,7 @@ func (c *clock) advance(d time.Duration) {
 }
 
 // testRegistry is what a new process would have, on a file system of the test. It fails the test on a fatal error.
-func testRegistry(t *testing.T, fsys vfs.FS) *registry {
+func testRegistry(t testing.TB, fsys vfs.FS) *registry {
 	t.Helper()
 	return &registry{
 		fs:         fsys,
@@ -188,6 +188,10 @@ func (f lossyFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) 
 
 func (f lossyFS) ReuseForWrite(o, n string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return f.wrap(f.FS.ReuseForWrite(o, n, c))
+}
+
+func (f lossyFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, o ...vfs.OpenOption) (vfs.File, error) {
+	return f.wrap(f.FS.OpenReadWrite(name, c, o...))
 }
 
 func (f lossyFS) OpenDir(name string) (vfs.File, error) { return f.wrap(f.FS.OpenDir(name)) }

@@ -42,8 +42,14 @@ func openRecordDir(log *slog.Logger) openFunc {
 			return nil, err
 		}
 		d := &recordDir{fs: r.fs, path: path, log: log}
+		anchored, err := r.anchor(path)
+		if err != nil {
+			return nil, err
+		}
 		d.seats = newSeats(func(streamID string) recordKeeper {
-			return &fileRecords{dir: d, path: r.fs.PathJoin(path, streamDir+escape(streamID))}
+			return &fileRecords{
+				dir: d, path: r.fs.PathJoin(path, streamDir+escape(streamID)), newest: newWitness(r.fs, path, streamID, anchored),
+			}
 		})
 		if err := d.begin(); err != nil {
 			return nil, err
@@ -101,8 +107,9 @@ func (d *recordDir) create(file string) error {
 
 // fileRecords keeps the records of one stream, one file each. load makes its directory.
 type fileRecords struct {
-	dir  *recordDir
-	path string
+	dir    *recordDir
+	path   string
+	newest *witness
 }
 
 // load also removes what a write that was not finished has left.
@@ -126,11 +133,17 @@ func (r *fileRecords) load() (numbers []uint64, highest uint64, err error) {
 		}
 	}
 	slices.Sort(numbers)
-	if len(marks) == 0 {
-		return numbers, 0, nil
+	if len(numbers) > 0 {
+		highest = numbers[len(numbers)-1]
+	}
+	if len(marks) > 0 {
+		highest = max(highest, slices.Max(marks))
+	}
+	if err := r.newest.confirm(r.path, highest); err != nil || len(marks) == 0 {
+		return numbers, highest, err
 	}
 	numbers, err = r.finishClear(numbers, marks)
-	return numbers, slices.Max(marks), err
+	return numbers, highest, err
 }
 
 // finishClear goes on with a deletion that was cut short, and returns the records that are not deleted.
@@ -179,6 +192,9 @@ func (r *fileRecords) secure(number uint64) error {
 
 func (r *fileRecords) write(number uint64, data []byte, drop []uint64) error {
 	if err := writeFile(r.dir.fs, r.file(number, recordSuffix), data); err != nil {
+		return err
+	}
+	if err := r.newest.note(number); err != nil {
 		return err
 	}
 	for _, n := range drop {

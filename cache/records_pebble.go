@@ -13,13 +13,17 @@ import (
 
 // pebbleRecords keeps the records of one stream in a database. Its writes are always synced.
 type pebbleRecords struct {
-	db    *database
-	space []byte // what the keys of its records begin with
-	high  []byte // the key of the highest number
+	db     *database
+	space  []byte // what the keys of its records begin with
+	high   []byte // the key of the highest number
+	newest *witness
 }
 
 func newPebbleRecords(d *database, streamID string) *pebbleRecords {
-	return &pebbleRecords{db: d, space: recordSpace(streamID), high: issuedKey(streamID)}
+	return &pebbleRecords{
+		db: d, space: recordSpace(streamID), high: issuedKey(streamID),
+		newest: newWitness(d.fs, d.path, streamID, d.anchored),
+	}
 }
 
 func (r *pebbleRecords) load() (numbers []uint64, highest uint64, err error) {
@@ -36,13 +40,14 @@ func (r *pebbleRecords) load() (numbers []uint64, highest uint64, err error) {
 	high, err := r.db.get(r.high)
 	switch {
 	case errors.Is(err, pebble.ErrNotFound):
-		return numbers, 0, nil
 	case err != nil:
 		return nil, 0, err
 	case len(high) != 8:
 		return nil, 0, fmt.Errorf("the highest number has %d bytes instead of 8", len(high))
+	default:
+		highest = binary.BigEndian.Uint64(high)
 	}
-	return numbers, binary.BigEndian.Uint64(high), nil
+	return numbers, highest, r.newest.confirm(r.describe(), highest)
 }
 
 func (r *pebbleRecords) read(number uint64) ([]byte, error) {
@@ -72,7 +77,14 @@ func (r *pebbleRecords) write(number uint64, data []byte, drop []uint64) error {
 	killpoint.Hit("store", "pebble", "before commit")
 	err := r.db.commit(b, true)
 	killpoint.Hit("store", "pebble", "after commit")
-	return err
+	if err != nil {
+		return err
+	}
+	if err := r.newest.note(number); err != nil {
+		// The log may be that of a directory which nobody will find again.
+		r.db.death.die(err)
+	}
+	return nil
 }
 
 func (r *pebbleRecords) clear(_ []uint64, highest uint64) error {

@@ -14,7 +14,7 @@ import (
 )
 
 // diskRegistry is a registry on the real file system.
-func diskRegistry(t *testing.T) *registry {
+func diskRegistry(t testing.TB) *registry {
 	r := testRegistry(t, vfs.Default)
 	r.canonical, r.identify = canonicalPath, os.Stat
 	return r
