@@ -10,21 +10,50 @@ import (
 
 // NoCommittedOffsetError says that the group has committed nothing for some partitions and that nothing replaces it.
 type NoCommittedOffsetError struct {
+	Mode       StartMode
 	Group      string
 	Partitions []splits.Partition
 }
 
 func (e *NoCommittedOffsetError) Error() string {
-	return fmt.Sprintf("startup.mode group-offsets: group %q has no committed offset for partitions %s, and "+
+	return fmt.Sprintf("startup.mode %s: group %q has no committed offset for partitions %s, and "+
 		"startup.offset_reset is none; set startup.offset_reset to earliest or latest for such partitions, or "+
-		"startup.mode to earliest-offset or latest-offset", e.Group, splits.Format(e.Partitions))
+		"startup.mode to earliest-offset or latest-offset", e.Mode, e.Group, splits.Format(e.Partitions))
 }
 
-func noCommittedOffset(group string, parts []splits.Partition) error {
+func noCommittedOffset(s Start, parts []splits.Partition) error {
 	if len(parts) == 0 {
 		return nil
 	}
-	return &NoCommittedOffsetError{group, parts}
+	return &NoCommittedOffsetError{s.Mode, s.Group, parts}
+}
+
+// NoCommittedStopError says that a partition is to end where the group has committed, and that it has not.
+type NoCommittedStopError struct {
+	Mode      StopMode
+	Group     string
+	Partition splits.Partition
+}
+
+func (e *NoCommittedStopError) Error() string {
+	return fmt.Sprintf("bounded.mode %s: group %q has no committed offset for %v, so there is no end to read to; correct "+
+		"group_id, commit an offset for the partition, or set another bounded.mode", e.Mode, e.Group, e.Partition)
+}
+
+// UnlistedError says that startup.specific_offsets lists no offset for some partitions and that nothing replaces it.
+type UnlistedError struct{ Partitions []splits.Partition }
+
+func (e *UnlistedError) Error() string {
+	return fmt.Sprintf("startup.mode specific-offsets: no offset is listed for partitions %s, and startup.offset_reset is "+
+		"none; list them in startup.specific_offsets, or set startup.offset_reset to earliest or latest: it is for those "+
+		"without a committed offset", splits.Format(e.Partitions))
+}
+
+func unlisted(parts []splits.Partition) error {
+	if len(parts) == 0 {
+		return nil
+	}
+	return &UnlistedError{parts}
 }
 
 // OutOfRange is a position that is not within the log of its partition.
@@ -75,16 +104,21 @@ func (e *OutOfRangeError) Error() string {
 		"created again; %s", e.Of, strings.Join(list, "; "), e.WayOut)
 }
 
-func committedOutOfRange(group string, outside []OutOfRange) error {
+func committedOutOfRange(s Start, outside []OutOfRange) error {
+	return startOutOfRange(fmt.Sprintf("startup.mode %s: committed offsets of group %q are", s.Mode, s.Group), outside)
+}
+
+func specificOutOfRange(outside []OutOfRange) error {
+	return startOutOfRange("startup.mode specific-offsets: startup.specific_offsets are", outside)
+}
+
+func startOutOfRange(of string, outside []OutOfRange) error {
 	if len(outside) == 0 {
 		return nil
 	}
 	sortOutOfRange(outside)
 	return &OutOfRangeError{
-		Of:         fmt.Sprintf("startup.mode group-offsets: committed offsets of group %q are", group),
-		WayOut:     "set startup.offset_reset to earliest or latest for such partitions",
-		Partitions: outside,
-	}
+		Of: of, WayOut: "set startup.offset_reset to earliest or latest for such partitions", Partitions: outside}
 }
 
 func restoredOutOfRange(outside []OutOfRange) error {

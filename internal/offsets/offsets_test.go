@@ -3,6 +3,7 @@ package offsets
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,11 +23,16 @@ func answers(committed map[splits.Partition]int64) Answers {
 		Earliest:  map[splits.Partition]Position{p0: {10, 1}, p1: {0, 2}},
 		Latest:    map[splits.Partition]Position{p0: {100, 5}, p1: {50, 6}},
 		Committed: map[splits.Partition]Position{},
+		AtTime:    map[int64]map[splits.Partition]Position{2001: {p0: {60, 4}}},
 	}
 	for p, o := range committed {
 		a.Committed[p] = Position{o, 3}
 	}
 	return a
+}
+
+func specific(reset Reset, at Specific) Start {
+	return Start{Mode: SpecificStart, Group: "g", Reset: reset, Offsets: at}
 }
 
 func group(reset Reset) Start { return Start{Mode: GroupStart, Group: "g", Reset: reset} }
@@ -37,6 +43,7 @@ func TestStartDecide(t *testing.T) {
 		start     Start
 		committed m
 		want      map[splits.Partition]Resolved
+		replaced  []OutOfRange
 		err       string
 	}{
 		"earliest": {
@@ -61,7 +68,8 @@ func TestStartDecide(t *testing.T) {
 		},
 		"before the start and past the end, reset earliest": {
 			start: group(ResetEarliest), committed: m{p0: 9, p1: 51},
-			want: map[splits.Partition]Resolved{p0: {Position{10, 1}, FromResetEarliest}, p1: {Position{0, 2}, FromResetEarliest}},
+			want:     map[splits.Partition]Resolved{p0: {Position{10, 1}, FromResetEarliest}, p1: {Position{0, 2}, FromResetEarliest}},
+			replaced: []OutOfRange{{p0, 9, 10, 100}, {p1, 51, 0, 50}},
 		},
 		"nothing committed, no reset": {
 			start: group(ResetNone),
@@ -75,16 +83,64 @@ func TestStartDecide(t *testing.T) {
 			start: group(ResetNone), committed: m{p0: 10, p1: 51},
 			err: `(orders-1 at 51, log ends at 50)`,
 		},
+		"timestamp": {
+			start: Start{Mode: TimestampStart, TimestampMS: 2001},
+			want:  map[splits.Partition]Resolved{p0: {Position{60, 4}, FromTimestamp}, p1: {Position{50, 6}, FromTimestampEnd}},
+		},
+		"specific": {
+			start: specific(ResetNone, Specific{p0: 10, p1: 50}),
+			want:  map[splits.Partition]Resolved{p0: {Position{10, -1}, FromSpecific}, p1: {Position{50, -1}, FromSpecific}},
+		},
+		"specific, markers": {
+			start: specific(ResetNone, Specific{p0: MarkEarliest, p1: MarkLatest}),
+			want:  map[splits.Partition]Resolved{p0: {Position{10, 1}, FromSpecific}, p1: {Position{50, 6}, FromSpecific}},
+		},
+		"specific, marked as committed": {
+			start: specific(ResetLatest, Specific{p0: MarkCommitted, p1: MarkCommitted}), committed: m{p0: 42},
+			want: map[splits.Partition]Resolved{p0: {Position{42, 3}, FromCommitted}, p1: {Position{50, 6}, FromResetLatest}},
+		},
+		"specific, unlisted with a commit": {
+			start: specific(ResetEarliest, Specific{p0: 42}), committed: m{p0: 11, p1: 7},
+			want: map[splits.Partition]Resolved{p0: {Position{42, -1}, FromSpecific}, p1: {Position{7, 3}, FromCommitted}},
+		},
+		"specific, unlisted without a commit": {
+			start: specific(ResetEarliest, Specific{p1: 42}),
+			want:  map[splits.Partition]Resolved{p0: {Position{10, 1}, FromResetEarliest}, p1: {Position{42, -1}, FromSpecific}},
+		},
+		"specific, unlisted without a commit, latest": {
+			start: specific(ResetLatest, Specific{p1: 42}),
+			want:  map[splits.Partition]Resolved{p0: {Position{100, 5}, FromResetLatest}, p1: {Position{42, -1}, FromSpecific}},
+		},
+		// Flink's initialiser throws here although there is a commit.
+		"specific, unlisted with a commit, no reset": {
+			start: specific(ResetNone, Specific{p0: 42}), committed: m{p1: 7},
+			err: `no offset is listed for partitions orders 1, and startup.offset_reset is none`,
+		},
+		"specific, beyond the end: all is read again": {
+			start:    specific(ResetEarliest, Specific{p0: 105, p1: 0}),
+			want:     map[splits.Partition]Resolved{p0: {Position{10, 1}, FromResetEarliest}, p1: {Position{0, -1}, FromSpecific}},
+			replaced: []OutOfRange{{p0, 105, 10, 100}},
+		},
+		"specific, before the start, latest": {
+			start:    specific(ResetLatest, Specific{p0: 3, p1: 0}),
+			want:     map[splits.Partition]Resolved{p0: {Position{100, 5}, FromResetLatest}, p1: {Position{0, -1}, FromSpecific}},
+			replaced: []OutOfRange{{p0, 3, 10, 100}},
+		},
+		"specific, beyond the end, no reset": {
+			start: specific(ResetNone, Specific{p0: 105, p1: 0}),
+			err:   `startup.specific_offsets are not in the log any more (orders-0 at 105, log ends at 100)`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, tc.start.Validate())
 			got, err := tc.start.Decide([]splits.Partition{p0, p1}, answers(tc.committed))
+			require.Equal(t, tc.replaced, got.Replaced)
 			if tc.err != "" {
 				require.ErrorContains(t, err, tc.err)
 				return
 			}
 			require.NoError(t, err)
-			require.Equal(t, tc.want, got)
+			require.Equal(t, tc.want, got.At)
 		})
 	}
 }
@@ -101,11 +157,43 @@ func TestGroupStartReportsMissingAndInvalidOffsetsTogether(t *testing.T) {
 }
 
 func TestStopDecide(t *testing.T) {
-	a := answers(nil)
-	require.EqualValues(t, 100, Stop{Mode: LatestStop}.Decide(p0, a))
-	require.Equal(t, checkpoint.NoStop, Stop{Mode: Unbounded}.Decide(p0, a))
+	type m = map[splits.Partition]int64
+	for name, tc := range map[string]struct {
+		stop      Stop
+		committed m
+		want      m
+		err       string
+	}{
+		"unbounded":                    {stop: Stop{Mode: Unbounded}, want: m{p0: checkpoint.NoStop, p1: checkpoint.NoStop}},
+		"latest":                       {stop: Stop{Mode: LatestStop}, want: m{p0: 100, p1: 50}},
+		"timestamp, end where none":    {stop: Stop{Mode: TimestampStop, TimestampMS: 2001}, want: m{p0: 60, p1: 50}},
+		"group":                        {stop: Stop{Mode: GroupStop, Group: "g"}, committed: m{p0: 20, p1: 0}, want: m{p0: 20, p1: 0}},
+		"group, none for one":          {stop: Stop{Mode: GroupStop, Group: "g"}, committed: m{p0: 20}, err: `group "g" has no committed offset for orders-1`},
+		"specific, beyond the end":     {stop: Stop{Mode: SpecificStop, Offsets: Specific{p0: 1000, p1: MarkLatest}}, want: m{p0: 1000, p1: 50}},
+		"specific, unlisted":           {stop: Stop{Mode: SpecificStop, Offsets: Specific{p1: 4}}, want: m{p0: 10, p1: 4}},
+		"specific, unlisted, a commit": {stop: Stop{Mode: SpecificStop, Group: "g", Offsets: Specific{p1: 4}}, committed: m{p0: 30}, want: m{p0: 30, p1: 4}},
+		"specific, marked, none":       {stop: Stop{Mode: SpecificStop, Group: "g", Offsets: Specific{p0: MarkCommitted}}, err: `bounded.mode specific-offsets: group "g" has no committed offset for orders-0`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, tc.stop.Validate())
+			got, err := m{}, error(nil)
+			for _, p := range []splits.Partition{p0, p1} {
+				var e error
+				got[p], e = tc.stop.Decide(p, answers(tc.committed))
+				err = errors.Join(err, e)
+			}
+			if tc.err != "" {
+				require.ErrorContains(t, err, tc.err)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, tc.want, got)
+		})
+	}
 	require.True(t, Stop{Mode: LatestStop}.Bounded())
 	require.False(t, Stop{Mode: Unbounded}.Bounded())
+	require.False(t, Stop{Mode: LatestStop, KeepRunning: true}.Bounded())
+	require.True(t, Stop{Mode: LatestStop, KeepRunning: true}.Stops())
 }
 
 func TestRestoreDecide(t *testing.T) {
@@ -166,7 +254,15 @@ func TestValidateNamesTheField(t *testing.T) {
 	require.ErrorContains(t, Start{Mode: "tomorrow"}.Validate(), `startup.mode: "tomorrow"`)
 	require.ErrorContains(t, Start{Mode: GroupStart}.Validate(), "needs group_id")
 	require.ErrorContains(t, group("sometimes").Validate(), `startup.offset_reset: "sometimes"`)
+	require.ErrorContains(t, specific(ResetNone, nil).Validate(), "needs startup.specific_offsets")
+	require.ErrorContains(t, specific(ResetNone, Specific{p1: -7}).Validate(), "startup.specific_offsets: orders-1 has the offset -7")
+	require.ErrorContains(t, Start{Mode: SpecificStart, Offsets: Specific{p0: MarkCommitted}, Reset: ResetNone}.Validate(), "orders-0 is to begin at its committed offset, which needs group_id")
 	require.ErrorContains(t, Stop{Mode: "never"}.Validate(), `bounded.mode: "never"`)
+	require.ErrorContains(t, Stop{Mode: GroupStop}.Validate(), "bounded.mode: group-offsets needs group_id")
+	require.ErrorContains(t, Stop{Mode: SpecificStop}.Validate(), "needs bounded.specific_offsets")
+	require.ErrorContains(t, Stop{Mode: SpecificStop, Offsets: Specific{p0: MarkEarliest}}.Validate(), "means the earliest: nothing ends there")
+	require.ErrorContains(t, Stop{Mode: SpecificStop, Offsets: Specific{p0: MarkCommitted}}.Validate(), "orders-0 is to end at its committed offset, which needs group_id")
+	require.ErrorContains(t, Stop{Mode: Unbounded, KeepRunning: true}.Validate(), "bounded.keep_running has no effect")
 	require.ErrorContains(t, Restore{Policy: "shrug"}.Validate(), "checkpoint.on_restore_out_of_range")
 }
 
@@ -193,6 +289,10 @@ func (l *asked) Latest(context.Context, []splits.Partition) (map[splits.Partitio
 	return l.answer("latest")
 }
 
+func (l *asked) AtTime(_ context.Context, ms int64, _ []splits.Partition) (map[splits.Partition]Position, error) {
+	return l.answer(fmt.Sprintf("at %d", ms))
+}
+
 func (l *asked) Committed(_ context.Context, group string, _ []splits.Partition) (map[splits.Partition]Position, error) {
 	return l.answer("committed " + group)
 }
@@ -206,6 +306,8 @@ func TestFetchAsksOnlyForWhatIsNeeded(t *testing.T) {
 		"earliest, bounded":           {Start{Mode: EarliestStart}.Needs().And(Stop{Mode: LatestStop}.Needs()), []string{"earliest", "latest"}},
 		"latest, bounded: one answer": {Start{Mode: LatestStart}.Needs().And(Stop{Mode: LatestStop}.Needs()), []string{"latest"}},
 		"group":                       {Stop{Mode: LatestStop}.Needs().And(group(ResetNone).Needs()), []string{"committed g", "earliest", "latest"}},
+		"times after the ends":        {Start{Mode: TimestampStart, TimestampMS: 7}.Needs().And(Stop{Mode: TimestampStop, TimestampMS: 9}.Needs()), []string{"latest", "at 7", "at 9"}},
+		"one time":                    {Start{Mode: TimestampStart, TimestampMS: 7}.Needs().And(Stop{Mode: TimestampStop, TimestampMS: 7}.Needs()), []string{"latest", "at 7"}},
 		"restore":                     {Restore{}.Needs(), []string{"earliest", "latest"}},
 	} {
 		t.Run(name, func(t *testing.T) {
