@@ -254,6 +254,16 @@ func (b *broker) produce(topic string, partition int32, values ...string) {
 	require.NoError(b.t, b.client.ProduceSync(b.t.Context(), records...).FirstErr())
 }
 
+// produceAt writes values with timestamps from ms, in milliseconds since the epoch, one apart.
+func (b *broker) produceAt(topic string, partition int32, ms int64, values ...string) {
+	b.t.Helper()
+	records := make([]*kgo.Record, len(values))
+	for i, v := range values {
+		records[i] = &kgo.Record{Topic: topic, Partition: partition, Value: []byte(v), Timestamp: time.UnixMilli(ms + int64(i))}
+	}
+	require.NoError(b.t, b.client.ProduceSync(b.t.Context(), records...).FirstErr())
+}
+
 // transact writes values in one transaction, and commits or aborts it.
 func (b *broker) transact(topic string, partition int32, commit bool, values ...string) {
 	b.t.Helper()

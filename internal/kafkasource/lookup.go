@@ -68,15 +68,27 @@ func (c cluster) describe(ctx context.Context, names []string) ([]splits.Topic, 
 
 // Earliest returns the first offset of each partition.
 func (c cluster) Earliest(ctx context.Context, parts []splits.Partition) (map[splits.Partition]offsets.Position, error) {
-	return c.list(ctx, "asking for earliest offsets", listEarliest, parts)
+	return c.ends(ctx, "asking for earliest offsets", listEarliest, parts)
 }
 
 // Latest returns the high watermark of each partition: the isolation of the request stays read_uncommitted.
 func (c cluster) Latest(ctx context.Context, parts []splits.Partition) (map[splits.Partition]offsets.Position, error) {
-	return c.list(ctx, "asking for latest offsets", listLatest, parts)
+	return c.ends(ctx, "asking for latest offsets", listLatest, parts)
 }
 
-func (c cluster) list(ctx context.Context, doing string, timestamp int64, parts []splits.Partition,
+// AtTime returns the first offset whose record has the timestamp or a later one, where there is such a record.
+func (c cluster) AtTime(ctx context.Context, ms int64, parts []splits.Partition) (map[splits.Partition]offsets.Position, error) {
+	return c.list(ctx, "asking for the offsets of a timestamp", ms, parts, func(offsets.Position) bool { return true })
+}
+
+// ends asks for what every partition has.
+func (c cluster) ends(ctx context.Context, doing string, timestamp int64, parts []splits.Partition,
+) (map[splits.Partition]offsets.Position, error) {
+	return c.list(ctx, doing, timestamp, parts, func(p offsets.Position) bool { return p.Offset >= 0 })
+}
+
+// list asks until there is a valid answer for each partition. An answer without an offset is left out.
+func (c cluster) list(ctx context.Context, doing string, timestamp int64, parts []splits.Partition, valid func(offsets.Position) bool,
 ) (map[splits.Partition]offsets.Position, error) {
 	var out map[splits.Partition]offsets.Position
 	err := retry(ctx, c.client, c.log, doing, func(ctx context.Context) error {
@@ -107,8 +119,11 @@ func (c cluster) list(ctx context.Context, doing string, timestamp int64, parts 
 			}
 		}
 		for _, p := range parts {
-			if pos, ok := out[p]; !ok || pos.Offset < 0 {
+			switch pos, ok := out[p]; {
+			case !ok || !valid(pos):
 				return fmt.Errorf("partition %v: %w", p, errIncomplete)
+			case pos.Offset < 0:
+				delete(out, p)
 			}
 		}
 		return nil

@@ -84,20 +84,23 @@ func (r *Reader) Resolve(ctx context.Context, restored *checkpoint.SourceState) 
 		Source: r.cfg.Key, ClusterID: r.clusterID, Parallelism: r.cfg.Share.Parallelism, Index: r.cfg.Share.Index,
 	}
 	if restored == nil {
-		state.Splits, err = p.fresh(ctx, r.cluster(), parts)
+		state.Splits, err = p.fresh(ctx, r.cluster(), topics, parts)
 	} else {
 		state.Splits, err = p.restored(ctx, r.cluster(), parts, restored.Splits)
 	}
 	r.reportOutOfRange(p.outside, err)
-	r.reportReset(p.reset, state.Splits)
 	if err != nil {
 		return checkpoint.SourceState{}, fmt.Errorf("resolving the positions of %s: %w", r.cfg.Key, err)
 	}
+	r.reportReset(p.reset, state.Splits)
 	slices.SortFunc(state.Splits, checkpoint.CompareSplits)
 	state.Finished = r.cfg.Stop.Bounded() && r.allAtStop(state.Splits)
 	if len(p.unsubscribed) > 0 {
 		r.log.Warn("the checkpoint has positions of topics that are no longer in topics: they are kept and not read",
 			"partitions", splits.Format(p.unsubscribed))
+	}
+	if len(p.unmatched) > 0 {
+		r.log.Warn("partitions have no record since startup.timestamp, and begin at their end", "partitions", splits.Format(p.unmatched))
 	}
 	r.log.Info("positions resolved", "partitions", len(parts), "from", p.summary(), "bounded", string(r.cfg.Stop.Mode))
 	return state, nil
@@ -118,15 +121,16 @@ func (r *Reader) reportOutOfRange(outside []offsets.OutOfRange, err error) {
 	}
 }
 
-// reportReset counts and logs committed offsets that the log no longer has, and that offset_reset has replaced (rule 12).
+// reportReset counts and logs offsets of a group or of the config that the log does not have, and that offset_reset has
+// replaced (rule 12).
 func (r *Reader) reportReset(reset []offsets.OutOfRange, begin []checkpoint.Split) {
 	count(r.cfg.Metrics.RestoredOutOfRange, int64(len(reset)))
 	for _, o := range reset {
 		i := slices.IndexFunc(begin, func(s checkpoint.Split) bool { return s.Topic == o.Topic && s.Partition == o.Partition.Partition })
 		skipped := max(0, begin[i].Offset-o.Offset)
 		count(r.cfg.Metrics.SkippedOffsets, skipped)
-		r.log.Error("committed offset is not in the log; reading from where startup.offset_reset says", "topic", o.Topic,
-			"partition", o.Partition.Partition, "committed", o.Offset, "log_start", o.Start, "log_end", o.End,
+		r.log.Error("offset is not in the log; reading from where startup.offset_reset says", "topic", o.Topic,
+			"partition", o.Partition.Partition, "offset", o.Offset, "log_start", o.Start, "log_end", o.End,
 			"begins_at", begin[i].Offset, "offsets_lost", skipped)
 	}
 }
@@ -148,8 +152,10 @@ type plan struct {
 	origins      map[offsets.Origin]int
 	outside      []offsets.OutOfRange
 	unsubscribed []splits.Partition
-	// reset are committed offsets that the log does not have and offset_reset has replaced.
-	reset []offsets.OutOfRange
+	// reset are offsets that the log does not have and startup.offset_reset has replaced, unmatched partitions without a
+	// record since startup.timestamp.
+	reset     []offsets.OutOfRange
+	unmatched []splits.Partition
 }
 
 func (p *plan) split(at splits.Partition, from offsets.Resolved, stop int64) checkpoint.Split {
@@ -160,8 +166,12 @@ func (p *plan) split(at splits.Partition, from offsets.Resolved, stop int64) che
 	}
 }
 
-// fresh resolves the start-up mode.
-func (p *plan) fresh(ctx context.Context, lookup offsets.Lookup, parts []splits.Partition) ([]checkpoint.Split, error) {
+// fresh resolves the start-up mode for parts, which are all of topics or a share.
+func (p *plan) fresh(ctx context.Context, lookup offsets.Lookup, topics []splits.Topic, parts []splits.Partition,
+) ([]checkpoint.Split, error) {
+	if err := errors.Join(p.cfg.Start.Fits(topics), p.cfg.Stop.Fits(topics)); err != nil {
+		return nil, err
+	}
 	answers, err := offsets.Fetch(ctx, lookup, p.cfg.Start.Needs().And(p.cfg.Stop.Needs()), parts)
 	if err != nil {
 		return nil, err
@@ -170,13 +180,17 @@ func (p *plan) fresh(ctx context.Context, lookup offsets.Lookup, parts []splits.
 	if err != nil {
 		return nil, err
 	}
+	p.reset = starts.Replaced
 	out := make([]checkpoint.Split, 0, len(parts))
 	for _, at := range parts {
-		out = append(out, p.split(at, starts[at], p.cfg.Stop.Decide(at, answers)))
-		if committed, ok := answers.Committed[at]; ok && starts[at].Origin != offsets.FromCommitted {
-			p.reset = append(p.reset, offsets.OutOfRange{
-				Partition: at, Offset: committed.Offset, Start: answers.Earliest[at].Offset, End: answers.Latest[at].Offset})
+		stop, err := p.cfg.Stop.Decide(at, answers)
+		if err != nil {
+			return nil, err
 		}
+		if starts.At[at].Origin == offsets.FromTimestampEnd {
+			p.unmatched = append(p.unmatched, at)
+		}
+		out = append(out, p.split(at, starts.At[at], stop))
 	}
 	return out, nil
 }
@@ -201,7 +215,7 @@ func (p *plan) restored(ctx context.Context, lookup offsets.Lookup, parts []spli
 			continue
 		}
 		known[at] = s
-		if p.cfg.Stop.Bounded() && s.AtStop() {
+		if p.cfg.Stop.Stops() && s.AtStop() {
 			continue // nothing is read of it any more, so the log need not have it
 		}
 		positions[at] = offsets.Position{Offset: s.Offset, LeaderEpoch: s.LeaderEpoch}
@@ -216,14 +230,16 @@ func (p *plan) restored(ctx context.Context, lookup offsets.Lookup, parts []spli
 		return nil, err
 	}
 	for _, at := range parts {
-		stop := p.cfg.Stop.Decide(at, answers)
 		s, isKnown := known[at]
+		stop := s.Stop // rule 2: resolved once
+		if !isKnown || !p.cfg.Stop.Stops() || stop == checkpoint.NoStop {
+			if stop, err = p.cfg.Stop.Decide(at, answers); err != nil {
+				return nil, err
+			}
+		}
 		if !isKnown {
 			out = append(out, p.split(at, offsets.Resolved{Position: answers.Earliest[at], Origin: offsets.FromNewPartition}, stop))
 			continue
-		}
-		if p.cfg.Stop.Bounded() && s.Stop != checkpoint.NoStop {
-			stop = s.Stop // rule 2: resolved once
 		}
 		from, checked := resolved[at]
 		if !checked {

@@ -12,8 +12,8 @@ import (
 
 func TestResolveFollowsTheStartUpMode(t *testing.T) {
 	b := fakeBroker(t, 2, "a")
-	b.produce("a", 0, "0", "1", "2", "3")
-	b.produce("a", 1, "0", "1")
+	b.produceAt("a", 0, 1000, "0", "1", "2", "3")
+	b.produceAt("a", 1, 1000, "0", "1")
 	b.commit("half", "a", 3)
 	b.commit("full", "a", 1, 2)
 	b.commit("beyond", "a", 1, 99)
@@ -34,7 +34,22 @@ func TestResolveFollowsTheStartUpMode(t *testing.T) {
 		"half a group, none":     {start: group("half", offsets.ResetNone), err: `group "half" has no committed offset for partitions a 1`},
 		"new group, none":        {start: group("new", offsets.ResetNone), err: `group "new" has no committed offset for partitions a 0, 1`},
 		"beyond the end, none":   {start: group("beyond", offsets.ResetNone), err: `a-1 at 99, log ends at 2`},
-		"beyond the end, latest": {start: group("beyond", offsets.ResetLatest), want: []int64{1, 2}},
+		"beyond the end, latest": {start: group("beyond", offsets.ResetLatest), want: []int64{1, 2}, log: "offset is not in the log"},
+		"timestamp": {
+			start: offsets.Start{Mode: offsets.TimestampStart, TimestampMS: 1002}, want: []int64{2, 2},
+			log: `partitions have no record since startup.timestamp, and begin at their end" partitions="a 1"`},
+		"specific": {
+			start: offsets.Start{Mode: offsets.SpecificStart, Group: "full", Reset: offsets.ResetEarliest, Offsets: offsets.Specific{
+				splits.Partition{Topic: "a", Partition: 0}: 3}},
+			want: []int64{3, 2}, log: `from="committed offset: 1; specific offset: 1"`},
+		"specific beyond the end": {
+			start: offsets.Start{Mode: offsets.SpecificStart, Reset: offsets.ResetEarliest, Offsets: offsets.Specific{
+				splits.Partition{Topic: "a", Partition: 0}: 9, splits.Partition{Topic: "a", Partition: 1}: 1}},
+			want: []int64{0, 1}, log: `offset=9 log_start=0 log_end=4 begins_at=0`},
+		"specific of no partition": {
+			start: offsets.Start{Mode: offsets.SpecificStart, Reset: offsets.ResetEarliest, Offsets: offsets.Specific{
+				splits.Partition{Topic: "a", Partition: 9}: 9}},
+			err: `startup.specific_offsets: there are no such partitions: a 9`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := baseConfig(b.servers, "a")

@@ -135,6 +135,7 @@ func TestParseSpecificMap(t *testing.T) {
 		"one topic":            {m{"0": 42, "1": "300"}, both[:1], Specific{p0: 42, p1: 300}, ""},
 		"one topic by name":    {m{"orders": m{"0": 42, "1": 300.0}}, both[:1], Specific{p0: 42, p1: 300}, ""},
 		"two topics":           {m{"orders": m{"1": 1}, "users": m{"7": int64(2)}}, both, Specific{p1: 1, {Topic: "users", Partition: 7}: 2}, ""},
+		"as YAML makes it":     {map[any]any{"orders": map[any]any{0: 1, 1: 2}}, both[:1], Specific{p0: 1, p1: 2}, ""},
 		"a pattern":            {m{"orders": m{"1": json.Number("1")}}, nil, Specific{p1: 1}, ""},
 		"words":                {m{"0": "earliest-offset", "1": "Group-Offsets"}, both[:1], Specific{p0: MarkEarliest, p1: MarkCommitted}, ""},
 		"a word":               {m{"0": "latest-offset"}, both[:1], Specific{p0: MarkLatest}, ""},

@@ -93,6 +93,8 @@ func ParseSpecific(value any, topics []string) (Specific, error) {
 		return parseSpecificString(v, topics[0])
 	case map[string]any:
 		return parseSpecificMap(v, topics)
+	case map[any]any: // YAML makes one where keys are numbers
+		return parseSpecificMap(byText(v), topics)
 	}
 	return nil, fmt.Errorf("%v is neither a string (%s) nor a map ({ orders: { 0: 42 } })", value, specificForm)
 }
@@ -141,11 +143,22 @@ func parseSpecificString(v, topic string) (Specific, error) {
 	return out, nil
 }
 
+func byText(m map[any]any) map[string]any {
+	out := make(map[string]any, len(m))
+	for k, v := range m {
+		out[fmt.Sprint(k)] = v
+	}
+	return out
+}
+
 func parseSpecificMap(v map[string]any, topics []string) (Specific, error) {
 	out := make(Specific)
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(v)) {
 		nested, isTopic := v[key].(map[string]any)
+		if byAny, ok := v[key].(map[any]any); ok {
+			nested, isTopic = byText(byAny), true
+		}
 		if !isTopic {
 			if len(topics) != 1 {
 				errs = append(errs, fmt.Errorf("%s: %v belongs to no topic, and the source reads several; write { orders: { %s: %v } }", key, v[key], key, v[key]))

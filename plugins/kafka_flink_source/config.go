@@ -38,19 +38,16 @@ func parseConfig(conf *service.ParsedConfig) (config, error) {
 	p := &benthosx.Parser{Conf: conf}
 	connection, err := benthosx.ConnectionFromConfig(conf)
 	p.Join(err)
-	group := p.String(fieldGroupID)
+	group, topics, now := p.String(fieldGroupID), p.List(fieldTopics), time.Now()
 	isolation := p.Enum(fieldIsolationLevel)
 	c := config{
 		reader: kafkasource.Config{
 			Connection:    connection.WithClientID(p.String(fieldClientIDPrefix)),
-			Subscription:  splits.Subscription{Topics: p.List(fieldTopics)},
+			Subscription:  splits.Subscription{Topics: topics},
 			Group:         group,
 			CommitOffsets: p.Bool(fieldCommitOffsets),
-			Start: offsets.Start{
-				Mode: offsets.StartMode(p.Enum(fieldStartup, fieldMode)), Group: group,
-				Reset: offsets.Reset(p.Enum(fieldStartup, fieldOffsetReset)),
-			},
-			Stop:          offsets.Stop{Mode: offsets.StopMode(p.Enum(fieldBounded, fieldMode))},
+			Start:         startFromConfig(p, group, topics, now),
+			Stop:          stopFromConfig(p, group, topics, now),
 			Restore:       offsets.Restore{Policy: offsets.OnOutOfRange(p.Enum(fieldCheckpoint, fieldOnOutOfRange))},
 			ReadCommitted: isolation == readCommitted,
 		},

@@ -11,12 +11,15 @@ const (
 	fieldGroupID        = "group_id"
 	fieldClientIDPrefix = "client_id_prefix"
 
-	fieldStartup     = "startup"
-	fieldMode        = "mode"
-	fieldOffsetReset = "offset_reset"
-	fieldIgnoreState = "ignore_missing_state"
+	fieldStartup         = "startup"
+	fieldMode            = "mode"
+	fieldTimestamp       = "timestamp"
+	fieldSpecificOffsets = "specific_offsets"
+	fieldOffsetReset     = "offset_reset"
+	fieldIgnoreState     = "ignore_missing_state"
 
-	fieldBounded = "bounded"
+	fieldBounded     = "bounded"
+	fieldKeepRunning = "keep_running"
 
 	fieldIsolationLevel = "isolation_level"
 	fieldMetadata       = "metadata"

@@ -104,14 +104,17 @@ func TestWithoutCheckpointsAnythingMayStandAroundTheSource(t *testing.T) {
 func TestWithoutCheckpointsARefusedBatchComesAgain(t *testing.T) {
 	k := startKafka(t, 0)
 	const records = 200
+	k.produce(0, records/2) // at least one batch
 	var producing sync.WaitGroup
-	producing.Go(func() { k.produce(0, records) })
 	refused := false
 	var mu sync.Mutex
 	s := runSolo(t, k.addr, soloInput, "", 4, func(n int, _ service.MessageBatch) error {
 		mu.Lock()
 		defer mu.Unlock()
-		if n >= 5 && !refused {
+		if n == 1 {
+			producing.Go(func() { k.produce(records/2, records) }) // and at least one more
+		}
+		if n >= 2 && !refused {
 			refused = true
 			return errors.New("not this time")
 		}

@@ -54,9 +54,8 @@ func spec() *service.ConfigSpec {
 }
 
 // wholeRule checks what no field can tell by itself, in the words of the config.
-const wholeRule = `
+const wholeRule = startStopRule + `
 let cp = this.checkpoint.or({})
-let startup = this.startup.or({})
 let auto = this.auto_commit.or({})
 let group = this.group_id.or("").string().trim()
 let defaults = {
@@ -92,7 +91,7 @@ root = [
   if $cp.min_pause.or("0s").string().parse_duration().catch(0) > 0 && $cp.max_concurrent.or(1).number().catch(1) > 1 {
     "checkpoint.min_pause and checkpoint.max_concurrent above 1 contradict each other: a pause after a checkpoint means that there is one at a time"
   },
-].filter(lint -> lint != null)`
+].filter(lint -> lint != null).concat($startStop)`
 
 func topicsField() *service.ConfigField {
 	return service.NewStringListField(fieldTopics).
@@ -106,36 +105,6 @@ root = if this.type() == "array" {
     [ "topics names a topic twice" ]
   }
 }`)
-}
-
-func startupField() *service.ConfigField {
-	return service.NewObjectField(fieldStartup,
-		service.NewStringAnnotatedEnumField(fieldMode, map[string]string{
-			string(offsets.EarliestStart): "The first record each partition still has.",
-			string(offsets.LatestStart):   "What is written after the first start. The offset is resolved once, and kept: a crash before the first checkpoint skips nothing.",
-			string(offsets.GroupStart):    "The committed offsets of `group_id`.",
-		}).Default(string(offsets.GroupStart)).
-			Description("Where reading begins, by Flink's `scan.startup.mode`."),
-		service.NewStringAnnotatedEnumField(fieldOffsetReset, map[string]string{
-			string(offsets.ResetNone):     "The start-up fails and names the partitions.",
-			string(offsets.ResetEarliest): "Such a partition begins at its first record.",
-			string(offsets.ResetLatest):   "Such a partition begins at its end.",
-		}).Default(string(offsets.ResetNone)).
-			Description("What replaces a committed offset that does not exist, or that the partition no longer has (`group-offsets` only)."),
-		benthosx.BoolField(fieldStartup+"."+fieldIgnoreState, fieldIgnoreState, false,
-			"Whether to start anew although the cluster knows of an earlier run whose checkpoints are not in the store, true or "+
-				"false: an open transaction of the sink's ids, or an offset that a checkpoint of another store has committed to the group.").Advanced(),
-	).Description("Where reading begins when there is no checkpoint. A checkpoint always wins.")
-}
-
-func boundedField() *service.ConfigField {
-	return service.NewObjectField(fieldBounded,
-		service.NewStringAnnotatedEnumField(fieldMode, map[string]string{
-			string(offsets.Unbounded):  "The source never ends.",
-			string(offsets.LatestStop): "The source ends at the offsets that were the ends of the partitions when it first started.",
-		}).Default(string(offsets.Unbounded)).
-			Description("Where reading ends, by Flink's `scan.bounded.mode`."),
-	).Description("Makes the source end.")
 }
 
 func metadataField() *service.ConfigField {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/checkpoint"
 	"github.com/tidegate/tidegate/internal/offsets"
+	"github.com/tidegate/tidegate/internal/splits"
 )
 
 const minimal = `
@@ -46,6 +47,9 @@ func parse(t *testing.T, yaml string) (config, error) {
 	c, err := parseConfig(conf)
 	if err == nil {
 		err = c.reader.Start.Validate()
+	}
+	if err == nil {
+		err = c.reader.Stop.Validate()
 	}
 	if err == nil {
 		err = c.reader.Subscription.Validate()
@@ -88,6 +92,23 @@ func TestBadInput(t *testing.T) {
 		"unknown start mode":                  {with("", "startup: { mode: earliest }"), "value earliest is not a valid option", `startup.mode: "earliest"`},
 		"unknown reset":                       {with("", "startup: { offset_reset: first }"), "value first is not a valid option", `startup.offset_reset: "first"`},
 		"unknown bound":                       {with("", "bounded: { mode: now }"), "value now is not a valid option", ""},
+		"timestamp missing":                   {with("", "startup: { mode: timestamp }"), "startup.mode is timestamp, which needs startup.timestamp", "startup.timestamp: required with startup.mode: timestamp"},
+		"timestamp without its mode":          {with("", "startup: { timestamp: 5 }"), "startup.timestamp has no effect with startup.mode: group-offsets; set startup.mode to timestamp", "startup.timestamp: it has no effect without startup.mode: timestamp"},
+		"timestamp a list":                    {with("", "startup: { mode: timestamp, timestamp: [ 5 ] }"), "startup.timestamp: \"[5]\" is no point in time", "startup.timestamp: [5] is neither text nor a number"},
+		"timestamp in words":                  {with("", "startup: { mode: timestamp, timestamp: yesterday }"), "is no point in time; write RFC 3339", `startup.timestamp: "yesterday" is no point in time`},
+		"timestamp in seconds":                {with("", "startup: { mode: timestamp, timestamp: 1767225600 }"), "startup.timestamp: 1767225600 looks like seconds", "startup.timestamp: 1767225600 looks like seconds"},
+		"timestamp to come":                   {with("", "startup: { mode: timestamp, timestamp: 2999-01-01T00:00:00Z }"), "is in the future", "is in the future (2999-01-01T00:00:00Z"},
+		"specific offsets missing":            {with("", "startup: { mode: specific-offsets }"), "startup.mode is specific-offsets, which needs startup.specific_offsets", "startup.specific_offsets: required with"},
+		"specific offsets without their mode": {with("", `startup: { specific_offsets: "partition:0,offset:1" }`), "startup.specific_offsets has no effect with startup.mode: group-offsets", "startup.specific_offsets: it has no effect without"},
+		"specific offsets with a blank":       {with("", `startup: { mode: specific-offsets, specific_offsets: "partition:0, offset:1" }`), "is not of the form partition:0,offset:42;partition:1,offset:300, without blanks", "there is a blank"},
+		"specific offsets a number":           {with("", `startup: { mode: specific-offsets, specific_offsets: 42 }`), "startup.specific_offsets: 42 is neither a string", "startup.specific_offsets: 42 is neither a string"},
+		"specific offsets, two topics":        {with("[ orders ]", "[ orders, users ]\nstartup: { mode: specific-offsets, specific_offsets: \"partition:0,offset:1\" }"), "has to read exactly one by its name", "has to read exactly one by its name"},
+		"specific offset negative":            {with("", `startup: { mode: specific-offsets, specific_offsets: { "0": -7 } }`), "startup.specific_offsets: -7 is not an offset", "orders-0 has the offset -7"},
+		"bound at a timestamp, missing":       {with("", "bounded: { mode: timestamp }"), "bounded.mode is timestamp, which needs bounded.timestamp", "bounded.timestamp: required with bounded.mode: timestamp"},
+		"bound at a timestamp to come":        {with("", "bounded: { mode: timestamp, timestamp: 2999-01-01T00:00:00Z }"), "bounded.timestamp: 2999-01-01", "bounded.timestamp: 2999-01-01"},
+		"bound at earliest":                   {with("", "bounded: { mode: specific-offsets, specific_offsets: { '0': earliest-offset } }"), "bounded.specific_offsets: nothing ends at earliest-offset", "bounded.specific_offsets: orders-0 has the offset -2, which means the earliest: nothing ends there"},
+		"bound at a group, none":              {with("group_id: g", "startup: { mode: earliest-offset }\nbounded: { mode: group-offsets }"), "bounded.mode is group-offsets, which needs group_id", "bounded.mode: group-offsets needs group_id"},
+		"keep running without a bound":        {with("", "bounded: { keep_running: true }"), "bounded.keep_running has no effect with bounded.mode: unbounded", "bounded.keep_running has no effect"},
 		"unknown isolation":                   {with("", "isolation_level: dirty"), "value dirty is not a valid option", `isolation_level: "dirty"`},
 		"unknown metadata":                    {with("", "metadata: [ topic, colour ]"), `metadata: "colour" is not one of topic, partition`, `metadata: "colour"`},
 		"metadata twice":                      {with("", "metadata: [ topic, topic ]"), "metadata lists an item twice", ""},
@@ -246,4 +267,51 @@ checkpoint:
 	require.Equal(t, offsets.EarliestOutOfRange, c.reader.Restore.Policy)
 	require.True(t, c.reader.ReadCommitted)
 	require.False(t, c.reader.CommitOffsets)
+}
+
+func TestStartAndStopInitialisersReachTheConfig(t *testing.T) {
+	at := func(partition int32) splits.Partition { return splits.Partition{Topic: "orders", Partition: partition} }
+	for name, tc := range map[string]struct {
+		yaml  string
+		start offsets.Start
+		stop  offsets.Stop
+	}{
+		"timestamps": {
+			"startup: { mode: timestamp, timestamp: 2026-01-01T00:00:00Z }\nbounded: { mode: timestamp, timestamp: 1767225600001 }",
+			offsets.Start{Mode: offsets.TimestampStart, Group: "g", Reset: offsets.ResetNone, TimestampMS: 1767225600000},
+			offsets.Stop{Mode: offsets.TimestampStop, Group: "g", TimestampMS: 1767225600001},
+		},
+		"quoted timestamp": {
+			`startup: { mode: timestamp, timestamp: "1767225600000" }`,
+			offsets.Start{Mode: offsets.TimestampStart, Group: "g", Reset: offsets.ResetNone, TimestampMS: 1767225600000},
+			offsets.Stop{Mode: offsets.Unbounded, Group: "g"},
+		},
+		"offsets as in Flink, by default what is not listed begins at its first record": {
+			`startup: { mode: specific-offsets, specific_offsets: "partition:0,offset:42;partition:1,offset:-3" }`,
+			offsets.Start{Mode: offsets.SpecificStart, Group: "g", Reset: offsets.ResetEarliest,
+				Offsets: offsets.Specific{at(0): 42, at(1): offsets.MarkCommitted}},
+			offsets.Stop{Mode: offsets.Unbounded, Group: "g"},
+		},
+		"offsets as maps": {
+			"startup: { mode: specific-offsets, offset_reset: none, specific_offsets: { 0: 42, 1: earliest-offset } }\n" +
+				"bounded: { mode: specific-offsets, keep_running: true, specific_offsets: { orders: { 0: 50, 1: latest-offset } } }",
+			offsets.Start{Mode: offsets.SpecificStart, Group: "g", Reset: offsets.ResetNone,
+				Offsets: offsets.Specific{at(0): 42, at(1): offsets.MarkEarliest}},
+			offsets.Stop{Mode: offsets.SpecificStop, Group: "g", KeepRunning: true,
+				Offsets: offsets.Specific{at(0): 50, at(1): offsets.MarkLatest}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Empty(t, lint(t, minimal+tc.yaml))
+			c, err := parse(t, minimal+tc.yaml)
+			require.NoError(t, err)
+			require.Equal(t, tc.start, c.reader.Start)
+			require.Equal(t, tc.stop, c.reader.Stop)
+		})
+	}
+	before := time.Now().UnixMilli()
+	c, err := parse(t, minimal+"startup: { mode: timestamp, timestamp: -30m }")
+	require.NoError(t, err)
+	require.InDelta(t, before-30*60_000, c.reader.Start.TimestampMS, 60_000)
+	require.Empty(t, lint(t, minimal+"startup: { mode: timestamp, timestamp: -30m }"))
 }
