@@ -108,7 +108,8 @@ const (
 )
 
 func number(n int64) (int64, error) {
-	other, unit := int64(0), ""
+	var other int64
+	var unit string
 	switch {
 	case n < 0:
 		return 0, fmt.Errorf("%d is before 1970: %s", n, timestampForms)
