@@ -24,7 +24,12 @@ root = if $d == null {
 
 // IntField is a field for a whole number of at least least, with a default.
 func IntField(path, name string, value, least int, description string) *service.ConfigField {
-	return service.NewAnyField(name).Description(description).Default(value).LintRule(fmt.Sprintf(`
+	return OptionalIntField(path, name, least, description).Default(value)
+}
+
+// OptionalIntField is a field for a whole number of at least least, which a rule can tell to be absent.
+func OptionalIntField(path, name string, least int, description string) *service.ConfigField {
+	return service.NewAnyField(name).Description(description).Optional().LintRule(fmt.Sprintf(`
 let n = if this.type() == "number" { this.number() } else { null }
 root = if $n == null || $n != $n.floor() {
   "%[1]s: %%v is not a whole number".format(this.string().quote())

@@ -48,16 +48,23 @@ type SourceDeclaration struct {
 	Key string
 	// Successive is set where the key may stand for several sources, one after the other.
 	Successive bool
+	// Index is the number of this process among those that share the partitions, from 0.
+	Index int32
 	// Checkpoint is nil where checkpointing is off.
 	Checkpoint *Config
 	// OpenStore opens the state store; it is called once, when every component has joined.
 	OpenStore func(ctx context.Context) (Store, error)
 }
 
+// SourcesIndex, as the Index of a declared Pool, stands for the index of the stream's sources: processes that share the
+// partitions then have transactional ids of their own without being told so twice.
+const SourcesIndex int32 = -1
+
 // SinkDeclaration is what a sink's constructor tells.
 type SinkDeclaration struct {
 	Key string
-	// Pool is the sink's id pool; Size 0 for a sink without transactions. ClusterID is filled in when it joins.
+	// Pool is the sink's id pool; Size 0 for a sink without transactions. ClusterID is filled in when it joins, and Index
+	// at once where it is SourcesIndex.
 	Pool   Pool
 	OnLost Policy
 }
@@ -97,6 +104,9 @@ func checkBuild(seats []*Seat) (*Config, error) {
 				"coordinator: make them equal, or use a stream for each", first, s.key, strings.Join(differences(cfg, c), ", "))
 		}
 	}
+	if err := checkIndexes(seats, cfg != nil); err != nil {
+		return nil, err
+	}
 	for i, s := range seats {
 		if s.sink == nil || s.sink.Pool.Size == 0 {
 			continue
@@ -115,6 +125,29 @@ func checkBuild(seats []*Seat) (*Config, error) {
 		}
 	}
 	return cfg, nil
+}
+
+// checkIndexes refuses sources that are different processes of those that share the work, and an exactly-once sink that is
+// another one than the checkpointed sources it commits with: the ids of one process would be those of another.
+func checkIndexes(seats []*Seat, checkpointed bool) error {
+	var first *Seat
+	for _, s := range seats {
+		switch {
+		case s.source == nil:
+		case first == nil:
+			first = s
+		case s.source.Index != first.source.Index:
+			return fmt.Errorf("the inputs %q and %q have index %d and %d; a process has one number among those that share the "+
+				"partitions: make them equal", first.key, s.key, first.source.Index, s.source.Index)
+		}
+	}
+	for _, s := range seats {
+		if checkpointed && s.sink != nil && s.sink.Pool.Size > 0 && s.sink.Pool.Index != first.source.Index {
+			return fmt.Errorf("output %q has index %d, and input %q index %d; remove the output's: its transactional ids carry "+
+				"the index of the stream's inputs", s.key, s.sink.Pool.Index, first.key, first.source.Index)
+		}
+	}
+	return nil
 }
 
 // samePrefix refuses two sinks of one stream that have the same transactional ids on one cluster.

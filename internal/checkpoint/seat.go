@@ -49,6 +49,13 @@ func (s *Seat) Incarnation() int {
 // Key is the component's name in records and logs.
 func (s *Seat) Key() string { return s.key }
 
+// Pool is the sink's id pool, with the index it was given.
+func (s *Seat) Pool() Pool {
+	s.stream.mu.Lock()
+	defer s.stream.mu.Unlock()
+	return s.sink.Pool
+}
+
 // Checkpointed tells whether the stream's sources are checkpointed, as far as they are declared: all are when the first
 // component connects.
 func (s *Seat) Checkpointed() bool {

@@ -150,10 +150,23 @@ func (s *Stream) DeclareSink(d SinkDeclaration) (*Seat, error) {
 		s.begin()
 	}
 	s.next.sinks++
+	if d.Pool.Index == SourcesIndex {
+		d.Pool.Index = s.next.index()
+	}
 	seat := s.seat(d.Key, false)
 	seat.sink = &d
 	s.next.signal()
 	return seat, nil
+}
+
+// index is that of the build's sources; inputs are built before outputs. 0 where there are none of ours.
+func (b *build) index() int32 {
+	for _, o := range b.seats {
+		if o.source != nil {
+			return o.source.Index
+		}
+	}
+	return 0
 }
 
 // begin begins a build and drops the one that nobody has joined. s.mu is held.
@@ -205,6 +218,9 @@ func (s *Stream) enter(seat *Seat) error {
 		return fmt.Errorf("component %q belongs to a build that another one has replaced", seat.key)
 	}
 	if s.late(b) {
+		if err := checkIndexes(slices.Concat(s.cur.seats, b.seats), b.checkpointing() != nil); err != nil {
+			return err
+		}
 		for _, o := range b.seats {
 			o.build = s.cur
 		}

@@ -209,6 +209,7 @@ func TestComponentsThatDoNotFitAreRefused(t *testing.T) {
 	type seat struct {
 		source *Config
 		solo   bool // a source without checkpoints
+		index  int32
 		pool   Pool
 	}
 	tests := map[string]struct {
@@ -220,6 +221,8 @@ func TestComponentsThatDoNotFitAreRefused(t *testing.T) {
 		"two modes":                        {[]seat{{source: &atLeastOnce}, {pool: pool}}, "make the two equal"},
 		"a pool too small":                 {[]seat{{source: &concurrent}, {pool: pool}}, "needs at least 5"},
 		"one prefix twice":                 {[]seat{{source: &cfg}, {pool: pool}, {pool: pool}}, "same transactional_id_prefix: \"p\""},
+		"sources that are two processes":   {[]seat{{source: &cfg, index: 1}, {source: &cfg, index: 2}, {pool: pool}}, `"in0" and "in1" have index 1 and 2`},
+		"a sink of another process":        {[]seat{{source: &cfg, index: 1}, {pool: Pool{Prefix: "p", Index: 2, Size: 3}}}, `output "out" has index 2, and input "in0" index 1`},
 		"one prefix twice, no checkpoints": {[]seat{{pool: pool}, {pool: pool}}, "same transactional_id_prefix: \"p\""},
 	}
 	for name, tc := range tests {
@@ -231,7 +234,7 @@ func TestComponentsThatDoNotFitAreRefused(t *testing.T) {
 					var seat *Seat
 					var err error
 					if s.source != nil || s.solo {
-						seat, err = b.stream.DeclareSource(SourceDeclaration{Key: fmt.Sprint("in", i), Checkpoint: s.source, OpenStore: b.store.open})
+						seat, err = b.stream.DeclareSource(SourceDeclaration{Key: fmt.Sprint("in", i), Index: s.index, Checkpoint: s.source, OpenStore: b.store.open})
 					} else {
 						seat, err = b.stream.DeclareSink(SinkDeclaration{Key: "out", Pool: s.pool})
 					}
@@ -251,6 +254,20 @@ func TestComponentsThatDoNotFitAreRefused(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestSinkHasTheIndexOfItsSources(t *testing.T) {
+	b := newBench(t)
+	cfg := benchConfig
+	_, err := b.stream.DeclareSource(SourceDeclaration{Key: "in", Index: 2, Checkpoint: &cfg, OpenStore: b.store.open})
+	require.NoError(t, err)
+	sink, err := b.stream.DeclareSink(SinkDeclaration{Key: "out", Pool: Pool{Prefix: "p", Index: SourcesIndex, Size: 3}})
+	require.NoError(t, err)
+	require.Equal(t, "p-2-0", sink.Pool().TransactionalID(0))
+
+	alone, err := newBench(t).stream.DeclareSink(SinkDeclaration{Key: "out", Pool: Pool{Prefix: "p", Index: SourcesIndex, Size: 3}})
+	require.NoError(t, err)
+	require.Equal(t, "p-0-0", alone.Pool().TransactionalID(0), "behind inputs that have none")
 }
 
 func TestTransactionTimeoutBelowOneCheckpointIsRefused(t *testing.T) {

@@ -31,7 +31,8 @@ func (r *Reader) Verify(ctx context.Context, restored checkpoint.SourceState) er
 	}
 	if restored.Parallelism != r.cfg.Share.Parallelism || restored.Index != r.cfg.Share.Index {
 		return fmt.Errorf("verifying the checkpoint of %s: it was written with parallelism %d and index %d, and the config "+
-			"has parallelism %d and index %d; change them back, or %s", r.cfg.Key, restored.Parallelism, restored.Index,
+			"has parallelism %d and index %d, which read other partitions; change them back; or stop every process cleanly with the "+
+			"old numbers, so that everything is committed, set startup.mode: group-offsets, and with the new ones %s", r.cfg.Key, restored.Parallelism, restored.Index,
 			r.cfg.Share.Parallelism, r.cfg.Share.Index, checkpoint.StartAnew)
 	}
 	topics, err := r.subscribedTopics(ctx)

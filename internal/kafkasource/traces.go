@@ -10,10 +10,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/tidegate/tidegate/internal/kafkaclient"
+	"github.com/tidegate/tidegate/internal/splits"
 )
 
 // Traces looks for offsets in the consumer group that another state store of Tidegate's has committed for a topic that
-// this source reads.
+// this source reads; other partitions are other processes'.
 func (r *Reader) Traces(ctx context.Context) (string, error) {
 	if r.cfg.Group == "" {
 		return "", nil
@@ -28,7 +29,8 @@ func (r *Reader) Traces(ctx context.Context) (string, error) {
 			return err
 		}
 		resp.Each(func(o kadm.OffsetResponse) {
-			if found == "" && o.Err == nil && r.cfg.Subscription.Contains(o.Topic) && r.foreignMark(o.Metadata) {
+			owned := r.cfg.Subscription.Contains(o.Topic) && r.cfg.Share.Owns(splits.Partition{Topic: o.Topic, Partition: o.Partition})
+			if found == "" && o.Err == nil && owned && r.foreignMark(o.Metadata) {
 				found = fmt.Sprintf("group %q has offset %d of %s-%d, which a checkpoint in another store has committed (%s)",
 					r.cfg.Group, o.At, o.Topic, o.Partition, o.Metadata)
 			}

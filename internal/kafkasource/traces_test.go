@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tidegate/tidegate/internal/splits"
 	"github.com/tidegate/tidegate/tests/realkafka"
 )
 
@@ -21,9 +22,11 @@ func TestTracesAreOffsetsThatAnotherStoreHasCommitted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		topic, metadata string // of what the group has committed; nothing where topic is empty
 		noGroup, want   bool
+		elsewhere       bool // another process reads the partition
 	}{
 		"a group that was never used":        {},
 		"another store's offset":             {topic: ours, metadata: "tidegate/1 " + foreign + " - 1700000000000", want: true},
+		"a partition of another process":     {topic: ours, metadata: "tidegate/1 " + foreign + " - 1700000000000", elsewhere: true},
 		"another store's, of a named stream": {topic: ours, metadata: "tidegate/1 " + foreign + " a b 1700000000000", want: true},
 		// It keeps no state, so none can be missing: a job may get checkpoints later.
 		"a run without checkpoints":         {topic: ours, metadata: "tidegate/1 - - 1700000000000"},
@@ -46,6 +49,9 @@ func TestTracesAreOffsetsThatAnotherStoreHasCommitted(t *testing.T) {
 			cfg.StoreID = func() string { return own }
 			if !tc.noGroup {
 				cfg.Group = group
+			}
+			if tc.elsewhere {
+				cfg.Share = splits.Share{Parallelism: 2, Index: 1 - splits.Owner(splits.Partition{Topic: ours}, 2)}
 			}
 			found, err := newSource(t, cfg).Traces(t.Context())
 			require.NoError(t, err)

@@ -65,7 +65,10 @@ func parseConfig(conf *service.ParsedConfig) (config, error) {
 		p.Fail([]string{fieldTransactions, fieldOnLost}, "%q is not replay, fail or continue", policy)
 	}
 	size := p.Int(minPoolSize, fieldTransactions, fieldPoolSize)
-	index := p.Int(0, fieldIndex)
+	index := int(checkpoint.SourcesIndex)
+	if p.Conf.Contains(fieldIndex) {
+		index = p.Int(0, fieldIndex)
+	}
 	if p.String(fieldTransactions, fieldTimeout) != "" {
 		c.transactionTimeout = p.Duration(time.Second, fieldTransactions, fieldTimeout)
 		if c.transactionTimeout > maxTimeout {

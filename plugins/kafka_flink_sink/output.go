@@ -59,7 +59,7 @@ func newOutput(conf *service.ParsedConfig, res *service.Resources) (out service.
 	batches, committed := res.Metrics().NewCounter("kafka_sink_committed_batches"), res.Metrics().NewCounter("kafka_sink_committed_records")
 	sink := kafkasink.New(kafkasink.Config{
 		Guarantee: cfg.guarantee, Stream: stream, Seat: seat, Key: seat.Key(), Client: client,
-		Topics: cfg.knownTopics(), Pool: cfg.pool, TransactionTimeout: cfg.transactionTimeout, Log: log,
+		Topics: cfg.knownTopics(), Pool: seat.Pool(), TransactionTimeout: cfg.transactionTimeout, Log: log,
 		CommitInterval: cfg.commitInterval, Writers: cfg.maxInFlight,
 		Dropped: func(n int) { dropped.Incr(int64(n)) },
 		Lost:    func(n int) { lost.Incr(int64(n)) },

@@ -82,8 +82,8 @@ root = if this.string().trim() != "" && !this.string().trim().re_match("^@.") {
 			).Description("The headers of each record."),
 			service.NewInterpolatedStringField(fieldTimestamp).Default("${! @kafka_timestamp_ms }").
 				Description("The timestamp of each record, in milliseconds since 1970. The default copies the one that the source read, and is now where there was none. Empty: now."),
-			benthosx.IntField(fieldIndex, fieldIndex, 0, 0,
-				"The number of this process among those that share the work. Each has transactional ids of its own.").
+			benthosx.OptionalIntField(fieldIndex, fieldIndex, 0,
+				"The number of this process among those that share the work, from 0: each has transactional ids of its own. Default: the `index` of the stream's `kafka_flink_source`, which it has to equal; it is for streams without one.").
 				Advanced(),
 		).
 		LintRule(`

@@ -139,4 +139,8 @@ index: 2
 	require.Zero(t, c.records.timestamp)
 	require.Empty(t, c.records.headersFrom)
 	require.Empty(t, c.knownTopics(), "the topic is not known beforehand")
+
+	c, err = parse(t, strings.Replace(yaml, "index: 2", "", 1))
+	require.NoError(t, err)
+	require.Equal(t, checkpoint.SourcesIndex, c.pool.Index, "it follows the sources")
 }

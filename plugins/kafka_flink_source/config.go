@@ -42,8 +42,11 @@ func parseConfig(conf *service.ParsedConfig) (config, error) {
 	isolation := p.Enum(fieldIsolationLevel)
 	c := config{
 		reader: kafkasource.Config{
-			Connection:    connection.WithClientID(p.String(fieldClientIDPrefix)),
-			Subscription:  splits.Subscription{Topics: topics},
+			Connection:   connection.WithClientID(p.String(fieldClientIDPrefix)),
+			Subscription: splits.Subscription{Topics: topics},
+			Share: splits.Share{
+				Parallelism: int32(p.Int(1, fieldParallelism)), Index: int32(p.Int(0, fieldIndex)),
+			},
 			Group:         group,
 			CommitOffsets: p.Bool(fieldCommitOffsets),
 			Start:         startFromConfig(p, group, topics, now),
@@ -62,6 +65,7 @@ func parseConfig(conf *service.ParsedConfig) (config, error) {
 			p.Fail([]string{fieldMetadata}, "%q is not one of %s", m, strings.Join(metadataNames, ", "))
 		}
 	}
+	p.Join(c.reader.Share.Validate())
 	checkpointFromConfig(p, &c)
 	autoCommitFromConfig(p, &c)
 	return c, errors.Join(p.Errs...)

@@ -10,6 +10,8 @@ const (
 	fieldTopics         = "topics"
 	fieldGroupID        = "group_id"
 	fieldClientIDPrefix = "client_id_prefix"
+	fieldParallelism    = "parallelism"
+	fieldIndex          = "index"
 
 	fieldStartup         = "startup"
 	fieldMode            = "mode"

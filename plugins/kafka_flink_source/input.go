@@ -65,6 +65,7 @@ func (in *input) declare(res *service.Resources, cfg config) (err error) {
 	in.seat, err = benthosx.StreamOf(res).DeclareSource(checkpoint.SourceDeclaration{
 		Key:        benthosx.ComponentKey(res),
 		Successive: benthosx.Successive(res),
+		Index:      cfg.reader.Share.Index,
 		Checkpoint: cfg.checkpoint,
 		OpenStore: func(ctx context.Context) (checkpoint.Store, error) {
 			store, err := cache.OpenStore(ctx, res, cfg.store, res.StreamID(), cfg.retained)
@@ -99,7 +100,8 @@ func (in *input) declare(res *service.Resources, cfg config) (err error) {
 // declareSolo makes the source one that goes by its acknowledgements alone. It is declared too: the sinks of the stream
 // ask whether its sources have checkpoints.
 func (in *input) declareSolo(res *service.Resources, cfg config) (err error) {
-	in.seat, err = benthosx.StreamOf(res).DeclareSource(checkpoint.SourceDeclaration{Key: benthosx.ComponentKey(res)})
+	in.seat, err = benthosx.StreamOf(res).DeclareSource(checkpoint.SourceDeclaration{
+		Key: benthosx.ComponentKey(res), Index: cfg.reader.Share.Index})
 	if err != nil {
 		return err
 	}

@@ -33,6 +33,10 @@ func spec() *service.ConfigSpec {
 				Example("orders-copy"),
 			service.NewStringField(fieldClientIDPrefix).Default("").Advanced().
 				Description("Begins the client ids that the brokers see. Default: the group id, else `tidegate-` and the component's label or path."),
+			benthosx.IntField(fieldParallelism, fieldParallelism, 1, 1,
+				"How many processes share the partitions, each with its own `index`, its own checkpoints and, by the index, its own transactional ids. A whole number.").Advanced(),
+			benthosx.IntField(fieldIndex, fieldIndex, 0, 0,
+				"The number of this process among them, from 0 to `parallelism` - 1. Which partitions it reads follows Flink's rule: those of a topic go to the processes in turn, and the first one depends on the topic's name.").Advanced(),
 			startupField(),
 			boundedField(),
 			service.NewStringAnnotatedEnumField(fieldIsolationLevel, map[string]string{
@@ -57,6 +61,8 @@ func spec() *service.ConfigSpec {
 const wholeRule = startStopRule + `
 let cp = this.checkpoint.or({})
 let auto = this.auto_commit.or({})
+let parallelism = this.parallelism.or(1).number().catch(null)
+let index = this.index.or(0).number().catch(null)
 let group = this.group_id.or("").string().trim()
 let defaults = {
   "mode": "exactly-once", "store": "", "min_pause": "0s", "timeout": "10m", "max_concurrent": 1, "tolerable_failures": 0, "retained": 2,
@@ -68,6 +74,9 @@ let idle = $idle.concat(if this.commit_offsets_on_checkpoint.or(true) == false {
 root = [
   if $startup.mode.or("group-offsets").string().lowercase() == "group-offsets" && $group == "" {
     "startup.mode is group-offsets (the default), which needs group_id; set group_id, or startup.mode to earliest-offset or latest-offset"
+  },
+  if $parallelism != null && $index != null && $parallelism >= 1 && $index >= $parallelism {
+    "index: %v is not from 0 to parallelism - 1 = %v; processes are counted from 0".format($index, $parallelism - 1)
   },
   if this.topics.or([]).length() == 0 {
     "topics names no topic"

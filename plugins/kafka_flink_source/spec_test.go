@@ -112,6 +112,8 @@ func TestBadInput(t *testing.T) {
 		"unknown isolation":                   {with("", "isolation_level: dirty"), "value dirty is not a valid option", `isolation_level: "dirty"`},
 		"unknown metadata":                    {with("", "metadata: [ topic, colour ]"), `metadata: "colour" is not one of topic, partition`, `metadata: "colour"`},
 		"metadata twice":                      {with("", "metadata: [ topic, topic ]"), "metadata lists an item twice", ""},
+		"index too high":                      {with("", "parallelism: 2\nindex: 2"), "index: 2 is not from 0 to parallelism - 1 = 1", "index: 2 is not from 0 to parallelism - 1 = 1"},
+		"parallelism zero":                    {with("", "parallelism: 0"), "parallelism: 0 is less than 1", "parallelism: 0 is less than 1"},
 		"no interval":                         {with("interval: 5s, ", ""), "checkpoint.store has no effect without checkpoint.interval", `checkpoint.store: "state" has no effect without checkpoint.interval`},
 		"more without interval":               {with("interval: 5s, store: state", "mode: at-least-once, max_concurrent: 2"), "checkpoint.max_concurrent, checkpoint.mode have no effect without checkpoint.interval", ""},
 		"anew without interval":               {solo("startup: { ignore_missing_state: true }"), "startup.ignore_missing_state has no effect without checkpoint.interval", ""},
