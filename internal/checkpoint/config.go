@@ -56,7 +56,7 @@ type SourceDeclaration struct {
 	OpenStore func(ctx context.Context) (Store, error)
 }
 
-// SourcesIndex, as the Index of a declared Pool, stands for the index of the stream's sources: processes that share the
+// SourcesIndex is the Index of a declared Pool that stands for the index of the stream's sources: processes that share the
 // partitions then have transactional ids of their own without being told so twice.
 const SourcesIndex int32 = -1
 
