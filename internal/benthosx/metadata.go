@@ -34,10 +34,3 @@ func (h Headers) Copy() any {
 	}
 	return list
 }
-
-// ReadTombstone is the mark of a null value as the source sets it; mappings see true. Until a mapping assigns the mark
-// anew it says that the record that was read had a null value, and nothing about content that came later.
-type ReadTombstone struct{}
-
-// Copy makes what mappings see.
-func (ReadTombstone) Copy() any { return true }

@@ -56,33 +56,22 @@ func (b *recordBuilder) fill(r *kafkasink.Record, batch service.MessageBatch, i 
 
 // content is the value of the record, nil for a null one, which is not an empty one (rule 9).
 //
-// A mark that says null and content contradict each other. Where the mark is still the one that the source has set, the
-// content was made since, as by a mapping of tombstones into something, or by an archive whose first message was one:
-// it is written, or it would be lost without a word. Where a mapping has set the mark, nobody can tell which is meant.
+// A mark that says null, and content, contradict each other. Either may be what is meant: a mapping that makes events of
+// tombstones and an archive that begins with one have left the mark behind, a mapping that adds a field to whatever comes
+// has given content to a deletion. Whichever won, the other would be lost without a word, so such a batch is refused.
 func content(msg *service.Message) ([]byte, error) {
 	value, err := msg.AsBytes()
 	if err != nil {
 		return nil, fmt.Errorf("value: %w", err)
 	}
-	mark, _ := msg.MetaGetImmut(benthosx.MetaTombstone)
-	null := false
-	switch mark := mark.(type) {
-	case nil:
-	case benthosx.ReadTombstone:
-		null = len(value) == 0
-	case bool:
-		null = mark
-	case string:
-		if null = mark == "true"; !null && mark != "false" {
-			return nil, noMark(mark)
-		}
-	default:
-		return nil, noMark(mark)
-	}
+	null, err := marked(msg)
 	switch {
+	case err != nil:
+		return nil, err
 	case null && len(value) > 0:
-		return nil, fmt.Errorf("@%[1]s is true, which means a null value, and the message has content, %[2]d bytes; to write null "+
-			"empty it too, by root = \"\"; to write the content remove the mark, by meta %[1]s = deleted()", benthosx.MetaTombstone, len(value))
+		return nil, fmt.Errorf("@%[1]s is true, which means a null value, and the message has content, %[2]d bytes, and one of them "+
+			"would be lost; to write null empty it, by root = \"\"; to write the content remove the mark, by meta %[1]s = deleted()",
+			benthosx.MetaTombstone, len(value))
 	case null:
 		return nil, nil
 	case value == nil:
@@ -91,9 +80,21 @@ func content(msg *service.Message) ([]byte, error) {
 	return value, nil
 }
 
-func noMark(v any) error {
-	return fmt.Errorf("@%[1]s is %[2]s, and neither true nor false; set true for a null value, or remove it, by "+
-		"meta %[1]s = deleted()", benthosx.MetaTombstone, show(v))
+// marked tells whether the message is marked as one with a null value.
+func marked(msg *service.Message) (bool, error) {
+	mark, _ := msg.MetaGetMut(benthosx.MetaTombstone)
+	switch mark := mark.(type) {
+	case nil:
+		return false, nil
+	case bool:
+		return mark, nil
+	case string:
+		if mark == "true" || mark == "false" {
+			return mark == "true", nil
+		}
+	}
+	return false, fmt.Errorf("@%[1]s is %[2]s, and neither true nor false; set true for a null value, or remove it, by "+
+		"meta %[1]s = deleted()", benthosx.MetaTombstone, show(mark))
 }
 
 // headers reads a list of {key, value}: order and duplicates are kept, a null value is not an empty one (rule 9).

@@ -35,7 +35,7 @@ func sourceMessage(r kgo.Record) *service.Message {
 	}
 	m.MetaSetImmut("kafka_headers", benthosx.Headers(r.Headers))
 	if r.Value == nil {
-		m.MetaSetImmut("kafka_tombstone_message", benthosx.ReadTombstone{})
+		m.MetaSetMut("kafka_tombstone_message", true)
 	}
 	return m
 }
@@ -122,6 +122,11 @@ func TestKey(t *testing.T) {
 		"none":                           {yaml: `key: ""`, set: meta("not this")},
 		"constant":                       {yaml: "key: all", set: meta("not this"), key: []byte("all")},
 		"a part of the value":            {yaml: `key: ${! json("id") }`, set: meta("not this"), key: []byte("7")},
+		"a part that is not there":       {yaml: `key: ${! json("nope") }`, set: meta("not this")},
+		"the text null":                  {yaml: `key: ${! "null" }`, set: meta("not this"), key: []byte("null")},
+		"a default for null":             {yaml: `key: ${! json("nope").or("") }`, set: meta("not this"), key: []byte{}},
+		"deleted":                        {yaml: `key: ${! deleted() }`, set: meta("not this")},
+		"null beside other text":         {yaml: `key: ${! json("nope") }${! json("id") }`, set: meta("not this"), key: []byte("null7")},
 		"text around":                    {yaml: "key: k-${! @kafka_key }", set: meta("1"), key: []byte("k-1")},
 		"an interpolation that can fail": {yaml: `key: ${! json("id").uppercase() }`, set: meta(""), err: "`key`: "},
 	} {
@@ -215,6 +220,7 @@ func TestTimestamp(t *testing.T) {
 		"bool":              {meta: true, err: "bool true is not a whole number"},
 		"date":              {meta: "2026-01-01T00:00:00Z", err: "by .ts_unix_milli()"},
 		"interpolated":      {yaml: `timestamp: ${! json("ts") }`, want: 42},
+		"interpolated null": {yaml: `timestamp: ${! json("nope") }`, want: -1},
 		"interpolated text": {yaml: `timestamp: ${! json("name") }`, err: "`timestamp`: \"x\" is not a whole number"},
 		"none":              {yaml: `timestamp: ""`, meta: int64(5), want: -1},
 	} {
@@ -238,18 +244,15 @@ func TestTimestamp(t *testing.T) {
 	}
 }
 
-// TestTombstone: what the mark and the content are together, and what is written. Content is never lost without a word.
+// TestTombstone: what the mark and the content are together, and what is written. Neither is lost without a word.
 func TestTombstone(t *testing.T) {
 	const contradiction = "@kafka_tombstone_message is true, which means a null value, and the message has content, 1 bytes"
-	read := benthosx.ReadTombstone{}
 	for name, tc := range map[string]struct {
 		mark    any
 		content string
 		null    bool
 		err     string
 	}{
-		"as it was read":             {mark: read, null: true},
-		"read, content made since":   {mark: read, content: "v"},
 		"set":                        {mark: true, null: true},
 		"set as text":                {mark: "true", null: true},
 		"set beside content":         {mark: true, content: "v", err: contradiction},
@@ -265,11 +268,7 @@ func TestTombstone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			msg := service.NewMessage([]byte(tc.content))
-			if immutable, ok := tc.mark.(service.ImmutableValue); ok {
-				msg.MetaSetImmut("kafka_tombstone_message", immutable)
-			} else {
-				msg.MetaSetMut("kafka_tombstone_message", tc.mark)
-			}
+			msg.MetaSetMut("kafka_tombstone_message", tc.mark)
 			records, err := builder(t, "").build(service.MessageBatch{msg})
 			if tc.err != "" {
 				require.ErrorContains(t, err, "message 0 of a batch of 1: ")

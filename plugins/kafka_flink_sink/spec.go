@@ -71,7 +71,7 @@ func spec() *service.ConfigSpec {
 			benthosx.IntField(fieldMaxInFlight, fieldMaxInFlight, 1, 1,
 				"How many batches are written at once. More than 1 gives up the order of records. With exactly-once behind an input without checkpoints it is also how many batches can share a transaction: 64 is a good number there."),
 			service.NewInterpolatedStringField(fieldKey).Default("${! @kafka_key }").
-				Description("The key of each record. Where it is one reference to metadata and nothing else, as in the default, bytes stay what they are and what is absent is no key. Empty: no keys."),
+				Description("The key of each record. Where it is one reference to metadata and nothing else, as in the default, bytes stay what they are and what is absent is no key. An expression that is null is no key either. Empty: no keys."),
 			service.NewObjectField(fieldHeaders,
 				service.NewStringField(fieldFrom).Default("@kafka_headers").
 					Description("Metadata that holds a list of `{key, value}` objects; order and duplicates are kept, a null value is not an empty one. Empty: no headers.").

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redpanda-data/benthos/v4/public/bloblang"
 	"github.com/redpanda-data/benthos/v4/public/service"
 )
 
@@ -20,10 +21,18 @@ import (
 type value struct {
 	meta string
 	expr *service.InterpolatedString
+	// query is what expr interpolates, where that is one query and nothing else. It tells null from the text "null".
+	query *bloblang.Executor
 }
 
 // metaReference is an interpolation of one piece of metadata: ${! @name }, ${! @"name" }, ${! metadata("name") }.
 var metaReference = regexp.MustCompile(`^\$\{!\s*(?:@([A-Za-z0-9_]+)|@"([^"\\]+)"|(?:meta|metadata)\(\s*"([^"\\]+)"\s*\))\s*\}$`)
+
+// oneQuery is an interpolation with nothing around it.
+var oneQuery = regexp.MustCompile(`^\$\{!(.*)\}$`)
+
+// nullText is what an interpolation makes of null.
+const nullText = "null"
 
 // valueFromConfig reads a field. Left empty, it takes nothing.
 func valueFromConfig(conf *service.ParsedConfig, field string) (value, error) {
@@ -38,14 +47,39 @@ func valueFromConfig(conf *service.ParsedConfig, field string) (value, error) {
 	if err != nil {
 		return value{}, err
 	}
-	return value{expr: expr}, nil
+	v := value{expr: expr}
+	if m := oneQuery.FindStringSubmatch(text); m != nil {
+		// What is between the first and the last of several interpolations is no query.
+		if query, err := bloblang.Parse("root = " + m[1]); err == nil {
+			v.query = query
+		}
+	}
+	return v, nil
+}
+
+// interpolate returns nil where the field is one query whose result is null: the text "null" as a key would put all
+// records without one into one partition, and compaction would keep the last of them alone.
+func (v value) interpolate(batch service.MessageBatch, i int) ([]byte, error) {
+	b, err := batch.TryInterpolatedBytes(i, v.expr)
+	switch {
+	case err != nil:
+		return nil, err
+	case b == nil:
+		return []byte{}, nil
+	case v.query == nil || string(b) != nullText:
+		return b, nil
+	}
+	if found, err := batch.BloblangExecutor(v.query).QueryValue(i); err == nil && found != nil {
+		return b, nil
+	}
+	return nil, nil
 }
 
 // bytes returns the value as a record has it: nil for null, which is not the same as empty.
 func (v value) bytes(batch service.MessageBatch, i int) ([]byte, error) {
 	switch {
 	case v.expr != nil:
-		return batch.TryInterpolatedBytes(i, v.expr)
+		return v.interpolate(batch, i)
 	case v.meta == "":
 		return nil, nil
 	}
@@ -64,11 +98,11 @@ func (v value) bytes(batch service.MessageBatch, i int) ([]byte, error) {
 func (v value) time(batch service.MessageBatch, i int) (time.Time, error) {
 	switch {
 	case v.expr != nil:
-		s, err := batch.TryInterpolatedString(i, v.expr)
-		if err != nil {
+		b, err := v.interpolate(batch, i)
+		if err != nil || b == nil {
 			return time.Time{}, err
 		}
-		return parseMillis(s)
+		return parseMillis(string(b))
 	case v.meta == "":
 		return time.Time{}, nil
 	}

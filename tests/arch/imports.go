@@ -59,6 +59,7 @@ var rooms = []room{
 	{path: "internal/checkpoint", kind: core, level: 5},
 	{path: "internal/killpoint", kind: core, level: 1},
 	{path: "internal/child", kind: core, level: 1},
+	{path: "tests/metadata", kind: edge, level: 100},
 	{path: "tests", kind: witness, level: 100, apart: true},
 	{path: "bench", kind: edge, level: 100, apart: true},
 }
