@@ -15,12 +15,13 @@ import (
 const (
 	fetchMaxBytes          = 16 << 20
 	fetchMaxPartitionBytes = 1 << 20
+	fetchMaxWait           = 500 * time.Millisecond // Kafka's default of fetch.max.wait.ms
 )
 
-// attempt is one run between two failovers. Reader.mu guards it, but for tag, client and ctx, which never change.
+// attempt is one run between two failovers. Reader.mu guards it, but for tag and ctx, which never change.
 type attempt struct {
 	tag checkpoint.Tag
-	// client is this attempt's own; nil where there is nothing to read.
+	// client is this attempt's own; nil while there is nothing to read.
 	client *kgo.Client
 	// ctx ends with the attempt.
 	ctx    context.Context
@@ -107,33 +108,59 @@ func (r *Reader) newAttempt(tag checkpoint.Tag, from checkpoint.SourceState) *at
 	a := &attempt{
 		tag: tag, from: from, bounded: r.cfg.Stop.Bounded(), byPart: make(map[string]map[int32]*split), interrupt: func() {}}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
-	toRead := 0
+	var read []checkpoint.Split
 	for _, pos := range from.Splits {
-		if !r.cfg.Subscription.Contains(pos.Topic) {
+		if r.cfg.Subscription.Contains(pos.Topic) {
+			read = append(read, pos)
+		} else {
 			a.unread = append(a.unread, pos)
-			continue
 		}
+	}
+	r.add(a, read)
+	return a
+}
+
+// add has the attempt read more partitions. A client is built for the first of them. The splits come before the client
+// is told, since a record without a split is dropped. Once others see the attempt, r.mu is held.
+func (r *Reader) add(a *attempt, more []checkpoint.Split) {
+	for _, pos := range more {
 		s := &split{pos: pos}
 		a.splits = append(a.splits, s)
 		if a.byPart[pos.Topic] == nil {
 			a.byPart[pos.Topic] = make(map[int32]*split)
 		}
 		a.byPart[pos.Topic][pos.Partition] = s
-		if !pos.AtStop() {
-			toRead++
+	}
+	assigned := assignment(more)
+	switch {
+	case len(assigned) == 0 || a.buildErr != nil:
+	case a.client != nil:
+		a.client.AddConsumePartitions(assigned)
+	default:
+		opts, err := r.consumerOptions(assigned)
+		if err == nil {
+			a.client, err = kgo.NewClient(opts...)
+		}
+		if err != nil {
+			a.buildErr = fmt.Errorf("building the consumer: %w", err)
 		}
 	}
-	if toRead == 0 {
-		return a
+}
+
+// assignment is what a client is told to read: splits that are not at their stop.
+func assignment(all []checkpoint.Split) map[string]map[int32]kgo.Offset {
+	assigned := make(map[string]map[int32]kgo.Offset)
+	for _, s := range all {
+		if s.AtStop() {
+			continue
+		}
+		if assigned[s.Topic] == nil {
+			assigned[s.Topic] = make(map[int32]kgo.Offset)
+		}
+		// With the epoch the client notices a log that was cut below the position (KIP-320).
+		assigned[s.Topic][s.Partition] = kgo.NewOffset().At(s.Offset).WithEpoch(s.LeaderEpoch)
 	}
-	opts, err := r.consumerOptions(from)
-	if err == nil {
-		a.client, err = kgo.NewClient(opts...)
-	}
-	if err != nil {
-		a.buildErr = fmt.Errorf("building the consumer: %w", err)
-	}
-	return a
+	return assigned
 }
 
 // canEmit tells whether Next has something to do.

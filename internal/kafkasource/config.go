@@ -47,7 +47,11 @@ type Config struct {
 
 	// MaxBatch is how many records a batch holds at most.
 	MaxBatch int
-	// MetadataInterval is how often the cluster's partitions are compared with those that are read.
+	// DiscoveryInterval is how often new partitions are looked for, 0 or less for never: then they are only warned of. A
+	// bounded source looks for none, whatever it says.
+	DiscoveryInterval time.Duration
+	// MetadataInterval is how often it is looked whether partitions that are read still exist, whatever DiscoveryInterval
+	// says.
 	MetadataInterval time.Duration
 	// ProbeInterval is how long a partition stands still before its true next offset is asked for.
 	ProbeInterval time.Duration
@@ -66,6 +70,8 @@ type Metrics struct {
 	RestoredOutOfRange, SkippedOffsets func(int64)
 	// NackedRecords counts records of batches that were not delivered; they are read again.
 	NackedRecords func(int64)
+	// DiscoveredPartitions counts partitions that were taken up while the source was running.
+	DiscoveredPartitions func(int64)
 	// Rewinds counts how often a Solo has gone back; with checkpoints the coordinator counts.
 	Rewinds func(int64)
 }
@@ -86,6 +92,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.MetadataInterval <= 0 {
 		c.MetadataInterval = defaultMetadataInterval
+	}
+	if c.Stop.Bounded() {
+		c.DiscoveryInterval = 0
 	}
 	if c.ProbeInterval <= 0 {
 		c.ProbeInterval = defaultProbeInterval

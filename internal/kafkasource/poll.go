@@ -36,6 +36,7 @@ func (r *Reader) poll(ctx context.Context, a *attempt) {
 	fetchCtx, interrupt := context.WithCancel(ctx)
 	defer interrupt()
 	a.interrupt = interrupt
+	client := a.client
 	r.mu.Unlock()
 
 	if wait > 0 {
@@ -43,7 +44,7 @@ func (r *Reader) poll(ctx context.Context, a *attempt) {
 		fetchCtx, stopTimer = context.WithTimeout(fetchCtx, wait)
 		defer stopTimer()
 	}
-	fetches := a.client.PollRecords(fetchCtx, r.cfg.MaxBatch)
+	fetches := client.PollRecords(fetchCtx, r.cfg.MaxBatch)
 
 	r.mu.Lock()
 	a.interrupt = func() {}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/checkpoint"
 	"github.com/tidegate/tidegate/internal/kafkaclient"
+	"github.com/tidegate/tidegate/internal/splits"
 )
 
 // Errors of Next that are no failures.
@@ -49,8 +50,9 @@ type Reader struct {
 	cfg  Config
 	log  *slog.Logger
 	seat Seat
-	// solo is set where a Solo drives.
-	solo bool
+	// solo is set where a Solo drives; adopt is what it does before records of new partitions are emitted, nil without one.
+	solo  bool
+	adopt func(ctx context.Context, begin []checkpoint.Split) error
 
 	// admin and clusterID are set by Connect, before anything else is called.
 	admin     *kgo.Client
@@ -60,6 +62,12 @@ type Reader struct {
 	background sync.WaitGroup
 	stop       context.CancelFunc
 	stopped    context.Context
+
+	// began tells the watch that an attempt has begun. The rest is the watch's own: whether its last look has failed, and
+	// of which partitions it has said that they are read, or not read.
+	began               chan struct{}
+	lookFailed          bool
+	discovered, ignored map[splits.Partition]bool
 
 	mu sync.Mutex
 	// changed is closed and replaced whenever something below changes.
@@ -85,10 +93,13 @@ func New(cfg Config, seat Seat) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{cfg: cfg, log: cfg.Logger, seat: seat, changed: make(chan struct{})}
+	r := &Reader{
+		cfg: cfg, log: cfg.Logger, seat: seat, changed: make(chan struct{}), began: make(chan struct{}, 1),
+		discovered: make(map[splits.Partition]bool), ignored: make(map[splits.Partition]bool),
+	}
 	r.stopped, r.stop = context.WithCancel(context.Background())
 	// The options are tried here so that a setting the client refuses fails at start-up (rule 13).
-	if _, err := r.consumerOptions(checkpoint.SourceState{}); err != nil {
+	if _, err := r.consumerOptions(nil); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -230,6 +241,11 @@ func (r *Reader) Start(tag checkpoint.Tag, from checkpoint.SourceState) {
 		r.watching = true
 		r.background.Go(r.watch)
 	}
+	// The positions may lack partitions that the attempt before had taken up, and that no checkpoint holds.
+	select {
+	case r.began <- struct{}{}:
+	default:
+	}
 	r.bump()
 }
 
@@ -297,26 +313,18 @@ func (r *Reader) Finish() {
 }
 
 // consumerOptions are the options of an attempt's client.
-func (r *Reader) consumerOptions(from checkpoint.SourceState) ([]kgo.Opt, error) {
+func (r *Reader) consumerOptions(assigned map[string]map[int32]kgo.Offset) ([]kgo.Opt, error) {
 	opts, err := r.cfg.Connection.WithClientID(r.cfg.clientID("")).Options(r.log)
 	if err != nil {
 		return nil, err
-	}
-	assigned := make(map[string]map[int32]kgo.Offset)
-	for _, s := range from.Splits {
-		if !r.cfg.Subscription.Contains(s.Topic) || s.AtStop() {
-			continue
-		}
-		if assigned[s.Topic] == nil {
-			assigned[s.Topic] = make(map[int32]kgo.Offset)
-		}
-		// With the epoch the client notices a log that was cut below the position (KIP-320).
-		assigned[s.Topic][s.Partition] = kgo.NewOffset().At(s.Offset).WithEpoch(s.LeaderEpoch)
 	}
 	isolation := kgo.ReadUncommitted()
 	if r.cfg.ReadCommitted {
 		isolation = kgo.ReadCommitted()
 	}
+	// Before the connection's options, which may say otherwise: a partition that is added is fetched only when the fetch
+	// under way at its broker is answered. The client's own default is 5 s.
+	opts = append([]kgo.Opt{kgo.FetchMaxWait(fetchMaxWait)}, opts...)
 	return append(opts,
 		// Rule 1: no group, so the client never commits by itself.
 		kgo.ConsumePartitions(assigned),

@@ -14,8 +14,8 @@ import (
 	"github.com/tidegate/tidegate/internal/splits"
 )
 
-// A topic that was created a moment ago may not have reached every broker: it is asked for a few times before it counts
-// as missing. The same holds for a topic that one answer leaves out while it is being read.
+// A topic that was created a moment ago, or got partitions, may not have reached every broker: it is asked for a few
+// times, and so of several brokers, before it, or a partition that one of them has told of, counts as missing.
 const (
 	missingTries = 4
 	missingPause = 500 * time.Millisecond
@@ -35,7 +35,7 @@ func (r *Reader) Verify(ctx context.Context, restored checkpoint.SourceState) er
 			"old numbers, so that everything is committed, set startup.mode: group-offsets, and with the new ones %s", r.cfg.Key, restored.Parallelism, restored.Index,
 			r.cfg.Share.Parallelism, r.cfg.Share.Index, checkpoint.StartAnew)
 	}
-	topics, err := r.subscribedTopics(ctx)
+	topics, err := r.subscribedTopics(ctx, r.cluster(), restored.Splits)
 	if err != nil {
 		return fmt.Errorf("verifying the checkpoint of %s: %w", r.cfg.Key, err)
 	}
@@ -45,15 +45,16 @@ func (r *Reader) Verify(ctx context.Context, restored checkpoint.SourceState) er
 	return nil
 }
 
-// subscribedTopics describes the topics of the subscription, or fails with *splits.MissingTopicsError.
-func (r *Reader) subscribedTopics(ctx context.Context) (topics []splits.Topic, err error) {
+// subscribedTopics describes the topics of the subscription, or fails with *splits.MissingTopicsError, with the others.
+// It takes known splits for gone only where several answers have it so.
+func (r *Reader) subscribedTopics(ctx context.Context, c cluster, known []checkpoint.Split) (topics []splits.Topic, err error) {
 	for try := 1; ; try++ {
-		if topics, err = r.cluster().describe(ctx, r.cfg.Subscription.Topics); err != nil {
+		if topics, err = c.describe(ctx, r.cfg.Subscription.Topics); err != nil {
 			return nil, err
 		}
 		_, err = r.cfg.Subscription.Select(r.cfg.Share, topics)
-		var missing *splits.MissingTopicsError
-		if !errors.As(err, &missing) || try == missingTries {
+		gone := err != nil || splits.Diff(known, r.cfg.Subscription, r.cfg.Share, topics).Lost() != nil
+		if !gone || try == missingTries {
 			return topics, err
 		}
 		t := time.NewTimer(missingPause)
@@ -69,7 +70,7 @@ func (r *Reader) subscribedTopics(ctx context.Context) (topics []splits.Topic, e
 // Resolve returns concrete positions: those of restored where there are any, else those of the start-up mode. The
 // coordinator writes them durably, with the set of partitions, before the first record is emitted (rule 2).
 func (r *Reader) Resolve(ctx context.Context, restored *checkpoint.SourceState) (checkpoint.SourceState, error) {
-	topics, err := r.subscribedTopics(ctx)
+	topics, err := r.subscribedTopics(ctx, r.cluster(), nil)
 	if err != nil {
 		return checkpoint.SourceState{}, fmt.Errorf("resolving the positions of %s: %w", r.cfg.Key, err)
 	}
@@ -77,10 +78,7 @@ func (r *Reader) Resolve(ctx context.Context, restored *checkpoint.SourceState) 
 	if err != nil {
 		return checkpoint.SourceState{}, fmt.Errorf("resolving the positions of %s: %w", r.cfg.Key, err)
 	}
-	p := plan{cfg: r.cfg, ids: make(map[string][16]byte), origins: make(map[offsets.Origin]int)}
-	for _, t := range topics {
-		p.ids[t.Name] = t.ID
-	}
+	p := newPlan(r.cfg, topics)
 	state := checkpoint.SourceState{
 		Source: r.cfg.Key, ClusterID: r.clusterID, Parallelism: r.cfg.Share.Parallelism, Index: r.cfg.Share.Index,
 	}
@@ -157,6 +155,14 @@ type plan struct {
 	// record since startup.timestamp.
 	reset     []offsets.OutOfRange
 	unmatched []splits.Partition
+}
+
+func newPlan(cfg Config, topics []splits.Topic) *plan {
+	p := &plan{cfg: cfg, ids: make(map[string][16]byte), origins: make(map[offsets.Origin]int)}
+	for _, t := range topics {
+		p.ids[t.Name] = t.ID
+	}
+	return p
 }
 
 func (p *plan) split(at splits.Partition, from offsets.Resolved, stop int64) checkpoint.Split {

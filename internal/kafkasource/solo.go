@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -80,7 +81,7 @@ func NewSolo(cfg Config, host Host) (*Reader, *Solo, error) {
 	if s.reader, err = New(cfg, s); err != nil {
 		return nil, nil, err
 	}
-	s.reader.solo = true
+	s.reader.solo, s.reader.adopt = true, s.adopt
 	return s.reader, s, nil
 }
 
@@ -229,11 +230,12 @@ func (s *Solo) states() (acked, emitted []checkpoint.Split) {
 	return s.att.ackedState().Splits, s.att.state().Splits
 }
 
-// reached tells whether all positions are at or behind those of goal, which has the same partitions. Nothing, as before
-// the first time, neither reaches nor is reached.
+// reached tells whether all positions are at or behind those of goal. Either has partitions that the other one lacks,
+// where some were discovered in between. Nothing, as before the first time, neither reaches nor is reached.
 func reached(all, goal []checkpoint.Split) bool {
-	for i := range goal {
-		if len(all) != len(goal) || all[i].Offset < goal[i].Offset {
+	for _, g := range goal {
+		i, found := slices.BinarySearchFunc(all, g, checkpoint.CompareSplits)
+		if !found || all[i].Offset < g.Offset {
 			return false
 		}
 	}
@@ -311,6 +313,20 @@ func (s *Solo) commitOnTimer() {
 			s.commit(s.ctx, commitWait)
 		}
 	}
+}
+
+// adopt commits where new partitions begin, before the first record of them is emitted: else a restart would resolve them
+// by offset_reset, which may pass over records, or end the start.
+func (s *Solo) adopt(ctx context.Context, begin []checkpoint.Split) error {
+	if s.interval == 0 {
+		return nil
+	}
+	s.commitMu.Lock()
+	defer s.commitMu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, commitWait)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	return s.reader.CommitOffsets(ctx, checkpoint.SourceState{Splits: begin})
 }
 
 // commit commits the acknowledged prefixes, where they have moved since the last time. A failure is counted and logged,

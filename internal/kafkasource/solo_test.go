@@ -471,14 +471,3 @@ func TestCommitsWithoutCheckpointsAreNoTraceOfALostStore(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, found)
 }
-
-func TestNewPartitionEndsASoloWithItsOwnWayOut(t *testing.T) {
-	b := fakeBroker(t, 1, "a")
-	s := newSolo(t, b, func(c *Config) { c.MetadataInterval = 10 * time.Millisecond }).begin()
-	resp, err := b.admin.CreatePartitions(t.Context(), 1, "a")
-	require.NoError(t, err)
-	require.NoError(t, resp.Error())
-	cause := receive(t, s.seat.fatal, "the cause")
-	require.ErrorContains(t, cause, "startup.offset_reset says")
-	require.NotContains(t, cause.Error(), "checkpoint")
-}

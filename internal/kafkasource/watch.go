@@ -6,49 +6,122 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tidegate/tidegate/internal/checkpoint"
 	"github.com/tidegate/tidegate/internal/splits"
 )
 
-// watch compares, again and again, the partitions of the cluster with those that are read. Partitions that appear are
-// not taken up while the source runs, and must not be passed over in silence; those that are gone will not come back
-// under the positions we have.
+// lookLimit bounds one look at the cluster's partitions; what it could not find out the next one does.
+const lookLimit = 30 * time.Second
+
+// watch looks at the cluster's partitions for as long as the source runs: every MetadataInterval for those that are gone,
+// and, where discovery is on, every DiscoveryInterval for new ones too.
 func (r *Reader) watch() {
-	tick := time.NewTicker(r.cfg.MetadataInterval)
-	defer tick.Stop()
+	check := time.NewTicker(r.cfg.MetadataInterval)
+	defer check.Stop()
+	var discovery <-chan time.Time
+	if r.cfg.DiscoveryInterval > 0 {
+		tick := time.NewTicker(r.cfg.DiscoveryInterval)
+		defer tick.Stop()
+		discovery = tick.C
+	}
+	due := false // new partitions are to be looked for, at the latest with the next check where it did not work out
 	for {
 		select {
 		case <-r.stopped.Done():
 			return
-		case <-tick.C:
+		case <-check.C:
+		case <-discovery:
+			due = true
+		case <-r.began:
+			if due = r.cfg.DiscoveryInterval > 0; !due {
+				continue
+			}
 		}
 		r.mu.Lock()
 		a := r.att
 		r.mu.Unlock()
-		if a != nil && r.checkPartitions(r.stopped, a) {
+		if a == nil {
+			continue // the next attempt's beginning wakes us
+		}
+		ended, err := r.look(a, due)
+		if ended {
 			return
 		}
+		due = due && err != nil
+		r.noteLook(err)
 	}
 }
 
-// checkPartitions compares once. It returns true after it has ended the stream.
+// look compares once, and takes up what is new where that is due. It returns true after it has ended the stream.
+func (r *Reader) look(a *attempt, discover bool) (ended bool, err error) {
+	ctx, cancel := context.WithTimeout(r.stopped, lookLimit)
+	defer cancel()
+	topics, changes, err := r.compare(ctx, r.cluster().quiet(), a)
+	switch {
+	case err != nil:
+		return false, err
+	case r.endWhereLost(a, changes):
+		return true, nil
+	case len(changes.New) == 0:
+		return false, nil
+	case discover:
+		return false, r.takeUp(ctx, a, topics, changes.New)
+	case r.cfg.DiscoveryInterval <= 0:
+		r.warnIgnored(changes.New)
+	}
+	return false, nil
+}
+
+// noteLook logs the first of looks in a row that fail; one that fails has no effect but that things take longer.
+func (r *Reader) noteLook(err error) {
+	failed := err != nil && r.stopped.Err() == nil
+	if failed && !r.lookFailed {
+		r.log.Warn("the cluster's partitions could not be compared with those that are read; this is tried again at each "+
+			"interval, without another word until it works", "err", err)
+	}
+	r.lookFailed = failed
+}
+
+// checkPartitions looks for partitions that are gone. It returns true after it has ended the stream.
 func (r *Reader) checkPartitions(ctx context.Context, a *attempt) bool {
-	topics, err := r.subscribedTopics(ctx)
+	_, changes, err := r.compare(ctx, r.cluster(), a)
+	if err != nil && ctx.Err() == nil {
+		r.log.Warn("the cluster's partitions could not be compared with those that are read", "err", err)
+	}
+	return err == nil && r.endWhereLost(a, changes)
+}
+
+// compare describes the subscribed topics and says how they differ from what the attempt reads; not at all where the
+// attempt has ended meanwhile.
+func (r *Reader) compare(ctx context.Context, c cluster, a *attempt) ([]splits.Topic, splits.Changes, error) {
+	topics, err := r.subscribedTopics(ctx, c, r.known(a))
 	var missing *splits.MissingTopicsError
 	if err != nil && !errors.As(err, &missing) {
-		if ctx.Err() == nil {
-			r.log.Warn("the cluster's partitions could not be compared with those that are read", "err", err)
-		}
-		return false
+		return nil, splits.Changes{}, err
 	}
 	r.mu.Lock()
-	known := a.state().Splits
-	ended := a.halted || r.closing
-	r.mu.Unlock()
-	if ended {
+	defer r.mu.Unlock()
+	if a.halted || r.closing {
+		return nil, splits.Changes{}, nil
+	}
+	return topics, splits.Diff(a.state().Splits, r.cfg.Subscription, r.cfg.Share, topics), nil
+}
+
+func (r *Reader) known(a *attempt) []checkpoint.Split {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return a.state().Splits
+}
+
+// endWhereLost ends the stream where positions can no longer be followed, and tells whether it did.
+func (r *Reader) endWhereLost(a *attempt, changes splits.Changes) bool {
+	err := changes.Lost()
+	if err == nil {
 		return false
 	}
-	if err = r.unfollowed(splits.Diff(known, r.cfg.Subscription, r.cfg.Share, topics)); err == nil {
-		return false
+	if len(changes.Recreated) > 0 && r.solo {
+		err = fmt.Errorf("topic %q was deleted and created again, and positions in the old one mean nothing in the new one; "+
+			"start again to read the new one as startup.mode says", changes.Recreated[0].Topic)
 	}
 	err = fmt.Errorf("source %s: %w", r.cfg.Key, err)
 	r.log.Error("the partitions of the subscription have changed", "err", err)
@@ -57,23 +130,4 @@ func (r *Reader) checkPartitions(ctx context.Context, a *attempt) bool {
 	r.mu.Unlock()
 	r.seat.Fatal(err)
 	return true
-}
-
-// unfollowed says why the partitions can no longer be read as they are, and what a restart does with them, or nothing.
-func (r *Reader) unfollowed(c splits.Changes) error {
-	switch {
-	case len(c.Recreated) > 0 && r.solo:
-		return fmt.Errorf("topic %q was deleted and created again, and positions in the old one mean nothing in the new one; "+
-			"start again to read the new one as startup.mode says", c.Recreated[0].Topic)
-	case c.Lost() != nil:
-		return c.Lost()
-	case len(c.New) > 0 && r.solo:
-		return fmt.Errorf("partitions %s were added while the source is running, and it does not take up partitions as it runs; "+
-			"start again: they begin as startup.mode says, with group-offsets as startup.offset_reset says (earliest skips "+
-			"nothing)", splits.Format(c.New))
-	case len(c.New) > 0:
-		// Rule 3 in a first form: as a new partition they are read from their first record at the next start.
-		return &splits.NewPartitionsError{Partitions: c.New}
-	}
-	return nil
 }

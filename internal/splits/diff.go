@@ -94,11 +94,3 @@ func (e *VanishedError) Error() string {
 	return fmt.Sprintf("partitions %s do not exist any more: their topic was deleted, or the principal may no longer "+
 		"describe it; restore the topic, or take it out of topics", Format(e.Partitions))
 }
-
-// NewPartitionsError says that partitions appeared which the source does not read.
-type NewPartitionsError struct{ Partitions []Partition }
-
-func (e *NewPartitionsError) Error() string {
-	return fmt.Sprintf("partitions %s were added while the source is running, and it does not take up partitions as it "+
-		"runs; start it again: it then reads them from their first record", Format(e.Partitions))
-}

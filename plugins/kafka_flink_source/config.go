@@ -2,6 +2,7 @@ package kafkaflinksource
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"time"
 
@@ -17,6 +18,8 @@ import (
 const (
 	// minInterval is the least interval of anything that is repeated.
 	minInterval = 10 * time.Millisecond
+	// minDiscovery is the least interval of discovery, each of which is a question to a broker.
+	minDiscovery = 100 * time.Millisecond
 	// defaultAutoCommit is Kafka's auto.commit.interval.ms.
 	defaultAutoCommit = 5 * time.Second
 )
@@ -66,9 +69,19 @@ func parseConfig(conf *service.ParsedConfig) (config, error) {
 		}
 	}
 	p.Join(c.reader.Share.Validate())
+	c.reader.DiscoveryInterval = discoveryFromConfig(p)
 	checkpointFromConfig(p, &c)
 	autoCommitFromConfig(p, &c)
 	return c, errors.Join(p.Errs...)
+}
+
+// discoveryFromConfig returns the interval, which is 0 or less where discovery is off, as in Flink.
+func discoveryFromConfig(p *benthosx.Parser) time.Duration {
+	d := p.Duration(math.MinInt64, fieldDiscovery)
+	if d > 0 && d < minDiscovery {
+		p.Fail([]string{fieldDiscovery}, "%v is less than %v, the least there is but for 0s, which turns discovery off", d, minDiscovery)
+	}
+	return d
 }
 
 func checkpointFromConfig(p *benthosx.Parser, c *config) {

@@ -23,6 +23,8 @@ const (
 	fieldBounded     = "bounded"
 	fieldKeepRunning = "keep_running"
 
+	fieldDiscovery = "discovery_interval"
+
 	fieldIsolationLevel = "isolation_level"
 	fieldMetadata       = "metadata"
 	fieldCommitOffsets  = "commit_offsets_on_checkpoint"

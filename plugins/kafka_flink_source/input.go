@@ -128,12 +128,13 @@ func metrics(m *service.Metrics) kafkasource.Metrics {
 		return func(n int64) { c.Incr(n) }
 	}
 	return kafkasource.Metrics{
-		CommitsSucceeded:   counter("kafka_source_commits_succeeded"),
-		CommitsFailed:      counter("kafka_source_commits_failed"),
-		RestoredOutOfRange: counter("kafka_source_restored_out_of_range_partitions"),
-		SkippedOffsets:     counter("kafka_source_skipped_offsets"),
-		NackedRecords:      counter("kafka_source_nacked_records"),
-		Rewinds:            counter("kafka_source_rewinds"),
+		CommitsSucceeded:     counter("kafka_source_commits_succeeded"),
+		CommitsFailed:        counter("kafka_source_commits_failed"),
+		RestoredOutOfRange:   counter("kafka_source_restored_out_of_range_partitions"),
+		SkippedOffsets:       counter("kafka_source_skipped_offsets"),
+		NackedRecords:        counter("kafka_source_nacked_records"),
+		DiscoveredPartitions: counter("kafka_source_discovered_partitions"),
+		Rewinds:              counter("kafka_source_rewinds"),
 	}
 }
 

@@ -39,6 +39,7 @@ func spec() *service.ConfigSpec {
 				"The number of this process among them, from 0 to `parallelism` - 1. Which partitions it reads follows Flink's rule: those of a topic go to the processes in turn, and the first one depends on the topic's name.").Advanced(),
 			startupField(),
 			boundedField(),
+			discoveryField(),
 			service.NewStringAnnotatedEnumField(fieldIsolationLevel, map[string]string{
 				readUncommitted: "All records, also those of open and aborted transactions. Kafka's default.",
 				readCommitted:   "Only records outside of transactions and in committed ones. For topics that are written with transactions.",
@@ -114,6 +115,20 @@ root = if this.type() == "array" {
     [ "topics names a topic twice" ]
   }
 }`)
+}
+
+func discoveryField() *service.ConfigField {
+	return service.NewDurationField(fieldDiscovery).Default("5m").
+		Description("How often new partitions of the topics are looked for, by Flink's `scan.topic-partition-discovery.interval`. They are read " +
+			"from their first record, whatever `startup.mode` is. `0s` or less turns it off; a bounded source looks for none.").
+		Example("30s").Example("0s").
+		LintRule(fmt.Sprintf(`
+let d = this.string().parse_duration().catch(null)
+root = if $d == null {
+  "discovery_interval: %%v is not a duration, such as 30s or 5m; 0s turns discovery off".format(this.string().quote())
+} else if $d > 0 && $d < %[1]q.parse_duration() {
+  "discovery_interval: %%v is less than %[1]s, the least there is but for 0s, which turns discovery off".format(this.string())
+}`, minDiscovery))
 }
 
 func metadataField() *service.ConfigField {

@@ -147,6 +147,9 @@ func TestBadInput(t *testing.T) {
 		"unknown policy":                      {checkpointed("on_restore_out_of_range: latest"), "value latest is not a valid option", ""},
 		"restored in words":                   {checkpointed("allow_non_restored_state: perhaps"), `checkpoint.allow_non_restored_state: "perhaps" is neither true nor false`, "checkpoint.allow_non_restored_state: perhaps is neither"},
 		"commit in words":                     {with("", "commit_offsets_on_checkpoint: never"), `commit_offsets_on_checkpoint: "never" is neither true nor false`, "commit_offsets_on_checkpoint: never is neither"},
+		"discovery in words":                  {with("", "discovery_interval: never"), `discovery_interval: "never" is not a duration, such as 30s or 5m; 0s turns`, `discovery_interval: "never" is not a duration`},
+		"discovery without a unit":            {with("", "discovery_interval: -1"), `discovery_interval: "-1" is not a duration`, `discovery_interval: "-1" is not a duration`},
+		"discovery too often":                 {with("", "discovery_interval: 99ms"), "discovery_interval: 99ms is less than 100ms, the least there is but for 0s", "99ms is less than 100ms, the least there is but for 0s"},
 		"unknown in checkpoint":               {checkpointed("intervall: 5s"), "field intervall not recognised", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -198,6 +201,7 @@ func TestDefaultsAreFlinks(t *testing.T) {
 	require.Equal(t, []string{"topic", "partition", "offset", "timestamp", "key", "headers"}, c.metadata)
 	require.Equal(t, offsets.Start{Mode: offsets.GroupStart, Group: "g", Reset: offsets.ResetNone}, c.reader.Start)
 	require.Equal(t, offsets.Unbounded, c.reader.Stop.Mode)
+	require.Equal(t, 5*time.Minute, c.reader.DiscoveryInterval)
 	require.Equal(t, offsets.FailOutOfRange, c.reader.Restore.Policy)
 	require.False(t, c.reader.ReadCommitted)
 	require.True(t, c.reader.CommitOffsets)
@@ -227,6 +231,17 @@ func TestWithoutCheckpointsPositionsAreCommittedOnATimer(t *testing.T) {
 	}
 }
 
+// By Flink any interval that is not positive turns discovery off.
+func TestDiscoveryIsTurnedOffByAnyIntervalThatIsNotPositive(t *testing.T) {
+	for text, want := range map[string]time.Duration{"0s": 0, "0": 0, "-1ms": -time.Millisecond, "100ms": 100 * time.Millisecond} {
+		yaml := minimal + "discovery_interval: " + text
+		require.Empty(t, lint(t, yaml), text)
+		c, err := parse(t, yaml)
+		require.NoError(t, err, text)
+		require.Equal(t, want, c.reader.DiscoveryInterval)
+	}
+}
+
 func TestEveryFieldReachesTheConfig(t *testing.T) {
 	yaml := `
 bootstrap_servers: "a:1, b:2"
@@ -235,6 +250,7 @@ group_id: g
 client_id_prefix: mine
 startup: { mode: Earliest-Offset, offset_reset: latest, ignore_missing_state: true }
 bounded: { mode: latest-offset }
+discovery_interval: 30s
 isolation_level: read_committed
 metadata: [ key, leader_epoch ]
 commit_offsets_on_checkpoint: false
@@ -266,6 +282,7 @@ checkpoint:
 	require.Equal(t, []string{"orders", "users"}, c.reader.Subscription.Topics)
 	require.Equal(t, offsets.Start{Mode: offsets.EarliestStart, Group: "g", Reset: offsets.ResetLatest}, c.reader.Start)
 	require.Equal(t, offsets.LatestStop, c.reader.Stop.Mode)
+	require.Equal(t, 30*time.Second, c.reader.DiscoveryInterval)
 	require.Equal(t, offsets.EarliestOutOfRange, c.reader.Restore.Policy)
 	require.True(t, c.reader.ReadCommitted)
 	require.False(t, c.reader.CommitOffsets)
