@@ -135,6 +135,9 @@ func as[E error](err error) bool {
 var causes = []cause{
 	{is(kerr.TopicAuthorizationFailed),
 		"the principal has no ACL for this topic: a source needs Read and Describe, a sink Write and Describe"},
+	{is(kerr.InvalidTimestamp), "a record's timestamp lies further ahead than the topic's message.timestamp.after.max.ms allows, 1h by " +
+		"default, or further back than message.timestamp.before.max.ms does; are these microseconds? Else set the topic's limit, or " +
+		"write the time of writing"},
 	{is(kerr.GroupAuthorizationFailed), "the principal has no Read ACL for this consumer group"},
 	{is(kerr.TransactionalIDAuthorizationFailed),
 		"the principal has no Write and Describe ACL for this transactional id; ACLs may be given for its prefix"},

@@ -194,6 +194,22 @@ func TestHeaders(t *testing.T) {
 	})
 }
 
+// TestBuildingLeavesTheListOfTheSourceAlone: copies of a message, and so several sinks, share it.
+func TestBuildingLeavesTheListOfTheSourceAlone(t *testing.T) {
+	read := make([]kgo.RecordHeader, 1, 4) // with room behind, as a list has that was appended to
+	read[0] = kgo.RecordHeader{Key: "a", Value: []byte("1")}
+	msg := sourceMessage(kgo.Record{Value: []byte("v"), Headers: read})
+	b := builder(t, "")
+	for range 3 {
+		records, err := b.build(service.MessageBatch{msg, sourceMessage(kgo.Record{Value: []byte("w")})})
+		require.NoError(t, err)
+		require.Equal(t, []kgo.RecordHeader{{Key: "a", Value: []byte("1")}}, records[0].Headers)
+		require.Empty(t, records[1].Headers)
+		records[0].Headers = append(records[0].Headers, kgo.RecordHeader{Key: "by the client"})
+	}
+	require.Equal(t, kgo.RecordHeader{}, read[:2][1])
+}
+
 func TestTimestamp(t *testing.T) {
 	for name, tc := range map[string]struct {
 		yaml string

@@ -9,6 +9,7 @@ import (
 	"github.com/redpanda-data/benthos/v4/public/service"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidegate/tidegate/internal/checkpoint"
 )
@@ -106,6 +107,8 @@ func TestTimestampsBeyondTheClientsRange(t *testing.T) {
 	} {
 		require.Equal(t, ms, millis(wrap(ms)))
 	}
+	micros := fetched(t, kmsg.MessageV1{Magic: 1, Timestamp: 1_700_000_000_123_456})
+	require.EqualValues(t, 1_700_000_000_123_456, millis(micros.Timestamp), "the client does wrap so")
 	m := newMessages([]string{listTimestamp}, headerNames{})
 	batch := m.build(checkpoint.Tag{}, []*kgo.Record{{Timestamp: time.UnixMilli(-1)}, {Timestamp: time.UnixMilli(-2)}, {Timestamp: wrap(1_700_000_000_123_456)}})
 	require.NotContains(t, allMeta(t, batch[0]), "kafka_timestamp_ms", "-1 is Kafka's word for none")

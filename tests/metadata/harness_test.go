@@ -83,18 +83,23 @@ func (j job) run(t *testing.T, records ...*kgo.Record) (written []*kgo.Record, r
 	t.Cleanup(broker.Close)
 	produce(t, broker.Addrs(), "orders", records)
 
+	runStream(t, j.config(broker.Addrs()[0]))
+	for _, r := range readAll(t, broker.Addrs(), "refused") {
+		refused = append(refused, string(r.Value))
+	}
+	return readAll(t, broker.Addrs(), "copy"), refused
+}
+
+// runStream runs a config in this process until it ends by itself.
+func runStream(t *testing.T, config string) {
+	t.Helper()
 	b := service.NewStreamBuilder()
-	config := j.config(broker.Addrs()[0])
 	require.NoError(t, b.SetYAML(config), config)
 	stream, err := b.Build()
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	require.NoError(t, stream.Run(ctx), config)
-	for _, r := range readAll(t, broker.Addrs(), "refused") {
-		refused = append(refused, string(r.Value))
-	}
-	return readAll(t, broker.Addrs(), "copy"), refused
 }
 
 func produce(t *testing.T, addrs []string, topic string, records []*kgo.Record) {

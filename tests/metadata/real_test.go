@@ -89,6 +89,34 @@ func TestAwkwardRecordsAreCopiedByteForByteOnARealKafka(t *testing.T) {
 	})
 }
 
+const aheadConfig = `
+logger: { level: off }
+input:
+  kafka_flink_source:
+    bootstrap_servers: %[1]s
+    topics: [ %[2]s ]
+    startup: { mode: earliest-offset }
+    bounded: { mode: latest-offset }
+output:
+  fallback:
+    - kafka_flink_sink: { bootstrap_servers: %[1]s, topic: %[3]s }
+    - kafka_flink_sink: { bootstrap_servers: %[1]s, topic: %[4]s, timestamp: "" }
+      processors: [ { mapping: 'root = @fallback_error' } ]
+`
+
+func TestTimestampThatTheBrokerRefusesIsNamed(t *testing.T) {
+	kafka := realkafka.Shared(t)
+	in := kafka.Topic(t, 1, "message.timestamp.after.max.ms", fmt.Sprint(24*time.Hour.Milliseconds()))
+	out, refused := kafka.Topic(t, 1), kafka.Topic(t, 1)
+	produce(t, kafka.Bootstrap(), in, []*kgo.Record{{Value: []byte("v"), Timestamp: time.Now().Add(12 * time.Hour)}})
+	runStream(t, fmt.Sprintf(aheadConfig, kafka.Bootstrap()[0], in, out, refused))
+	require.Empty(t, readAll(t, kafka.Bootstrap(), out))
+	why := readAll(t, kafka.Bootstrap(), refused)
+	require.Len(t, why, 1)
+	require.Contains(t, string(why[0].Value), "INVALID_TIMESTAMP")
+	require.Contains(t, string(why[0].Value), "further ahead than the topic's message.timestamp.after.max.ms allows")
+}
+
 func copyOnce(t *testing.T, kafka *realkafka.Cluster, connect, timestamps, processors string) {
 	t.Helper()
 	in, out := kafka.Topic(t, 1, "message.timestamp.type", timestamps), kafka.Topic(t, 1)
