@@ -65,7 +65,7 @@ var rooms = []room{
 }
 
 // support is what tests of every room but the cores may import, wherever it stands.
-var support = []string{"tests/realkafka", "tests/kafkaproxy", "tests/binary", "internal/devbroker"}
+var support = []string{"tests/realkafka", "tests/kafkaproxy", "tests/binary", "tests/leak", "internal/devbroker"}
 
 // pkg is a package as the rules see it.
 type pkg struct {
