@@ -12,17 +12,15 @@ import (
 	"github.com/tidegate/tidegate/internal/checkpoint"
 )
 
-const (
-	fetchMaxBytes          = 16 << 20
-	fetchMaxPartitionBytes = 1 << 20
-	fetchMaxWait           = 500 * time.Millisecond // Kafka's default of fetch.max.wait.ms
-)
+const fetchMaxWait = 500 * time.Millisecond // Kafka's default of fetch.max.wait.ms
 
-// attempt is one run between two failovers. Reader.mu guards it, but for tag and ctx, which never change.
+// attempt is one run between two failovers. Reader.mu guards it, but for tag, ahead and ctx, which never change.
 type attempt struct {
 	tag checkpoint.Tag
 	// client is this attempt's own; nil while there is nothing to read.
 	client *kgo.Client
+	// ahead bounds what the client holds.
+	ahead *readAhead
 	// ctx ends with the attempt.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -106,7 +104,9 @@ type moved struct {
 // newAttempt builds the attempt's client, which connects in the background.
 func (r *Reader) newAttempt(tag checkpoint.Tag, from checkpoint.SourceState) *attempt {
 	a := &attempt{
-		tag: tag, from: from, bounded: r.cfg.Stop.Bounded(), byPart: make(map[string]map[int32]*split), interrupt: func() {}}
+		tag: tag, from: from, bounded: r.cfg.Stop.Bounded(), byPart: make(map[string]map[int32]*split), interrupt: func() {},
+		ahead: newReadAhead(readAheadBytes),
+	}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	var read []checkpoint.Split
 	for _, pos := range from.Splits {
@@ -139,7 +139,7 @@ func (r *Reader) add(a *attempt, more []checkpoint.Split) {
 	default:
 		opts, err := r.consumerOptions(assigned)
 		if err == nil {
-			a.client, err = kgo.NewClient(opts...)
+			a.client, err = kgo.NewClient(append(a.ahead.options(), opts...)...)
 		}
 		if err != nil {
 			a.buildErr = fmt.Errorf("building the consumer: %w", err)

@@ -44,7 +44,8 @@ func (r *Reader) poll(ctx context.Context, a *attempt) {
 		fetchCtx, stopTimer = context.WithTimeout(fetchCtx, wait)
 		defer stopTimer()
 	}
-	fetches := client.PollRecords(fetchCtx, r.cfg.MaxBatch)
+	fetches := client.PollRecords(fetchCtx, a.ahead.batch(r.cfg.MaxBatch))
+	a.ahead.settle()
 
 	r.mu.Lock()
 	a.interrupt = func() {}
@@ -100,7 +101,7 @@ func (a *attempt) accept(fetches kgo.Fetches, readCommitted bool) (failed []fetc
 // counts tells whether an error is one: the end of a poll's context is none, and what can be tried again the client
 // tries again.
 func (e fetchError) counts() bool {
-	if errors.Is(e.err, context.DeadlineExceeded) && e.topic == "" {
+	if errors.Is(e.err, context.DeadlineExceeded) && e.topic == "" || errors.Is(e.err, errReadAhead) {
 		return false
 	}
 	switch kafkaclient.Classify(e.err) {

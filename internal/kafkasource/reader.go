@@ -333,9 +333,6 @@ func (r *Reader) consumerOptions(assigned map[string]map[int32]kgo.Offset) ([]kg
 		// Rule 11: control records tell that the position has moved.
 		kgo.KeepControlRecords(),
 		kgo.FetchIsolationLevel(isolation),
-		// What a client buffers is one fetch of each broker; the next is asked for when it is used up.
-		kgo.FetchMaxBytes(fetchMaxBytes),
-		kgo.FetchMaxPartitionBytes(fetchMaxPartitionBytes),
 	), nil
 }
 
