@@ -59,6 +59,11 @@ test-crash: build ## Kill the binary at random on a real Kafka: N=100 SEED= SIGN
 		-crash.n=$(or $(N),$(if $(SCENARIO),0,100)) -crash.seed=$(or $(SEED),0) -crash.signal=$(or $(SIGNAL),KILL) \
 		-crash.tv=$(or $(TV),2) -crash.scenario=$(or $(SCENARIO),copy)
 
+.PHONY: soak
+soak: build ## Let jobs of many kinds suffer for long and stay small: SECONDS=900 SEED=; SCENARIO=backlog for slow ones before a gigabyte
+	TIDEGATE_CONNECT=$(CURDIR)/$(CONNECT) go test -count=1 -v -timeout 0 ./tests/crash -crash.seed=$(or $(SEED),0) -parallel 6 \
+		$(if $(filter backlog,$(SCENARIO)),-run '^TestBacklogTakesLittleMemory$$' -crash.backlog=$(or $(SECONDS),180)s,-run '^TestSoakStaysFlatAndLosesNothing$$' -crash.soak=$(or $(SECONDS),900)s)
+
 .PHONY: test-model
 test-model: ## Visit every interleaving of the coordinator, in the large models too
 	go test -count=1 -v -timeout 0 -run '^TestNoInterleaving|^TestEachBrokenRule' ./internal/checkpoint -model.full

@@ -56,6 +56,9 @@ func Run(cmd *exec.Cmd) error {
 	return cmd.Run()
 }
 
+// PID is the id of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Done is closed when the child has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 

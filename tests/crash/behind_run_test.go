@@ -23,7 +23,7 @@ import (
 
 // behindText is a job of such an input. ADDRESS is where it listens or connects to, RUN the number of the process.
 const behindText = `# Written by the crash test.
-http: { enabled: false }
+http: {{ .HTTP }}
 logger: { level: INFO, add_timestamp: true }
 shutdown_timeout: 30s
 

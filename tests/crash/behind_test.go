@@ -106,17 +106,20 @@ func TestCrashBehindHTTPKeepsWhatWasAnswered(t *testing.T) {
 		require.NoError(t, err)
 		address := l.Addr().String()
 		require.NoError(t, l.Close())
-		w := o.job(t, address, `
+		w := o.job(t, address, httpInput, "{ unarchive: { format: lines } }")
+		s := newSender("http://"+address+"/in", 0)
+		defer s.stop()
+		o.suffer(t, w, kills, stops, s.stop)
+		fmt.Printf("http: seed %d, transaction.version %d, %d kills and stops: %s\n", o.seed, o.tv, w.kills, s.judge(t, o, w))
+	})
+}
+
+// httpInput is an HTTP server.
+const httpInput = `
   http_server:
     address: ${ADDRESS}
     path: /in
-    timeout: 60s`, "{ unarchive: { format: lines } }")
-		s := newSender("http://" + address + "/in")
-		defer s.stop()
-		o.suffer(t, w, kills, stops, s.stop)
-		s.judge(t, o, w)
-	})
-}
+    timeout: 60s`
 
 // sender sends requests of three values each, and each again until it is answered with 200.
 type sender struct {
@@ -135,7 +138,8 @@ type request struct {
 	answered bool
 }
 
-func newSender(url string) *sender {
+// newSender starts the clients; each rests between two requests.
+func newSender(url string, rest time.Duration) *sender {
 	s := &sender{url: url, sent: map[string]*request{}, answers: map[string]int{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.end = cancel
@@ -145,10 +149,23 @@ func newSender(url string) *sender {
 			defer client.CloseIdleConnections()
 			for n := 0; ctx.Err() == nil; n++ {
 				s.send(ctx, client, fmt.Sprintf("%d-%d", i, n))
+				if rest > 0 {
+					pause(ctx, rest)
+				}
 			}
 		})
 	}
 	return s
+}
+
+// pause waits, but not beyond the end of the context.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // stop lets every sender get its last answer.
@@ -197,7 +214,8 @@ func (s *sender) post(client *http.Client, name string) (answer string, taken bo
 	return strconv.Itoa(resp.StatusCode), resp.StatusCode != http.StatusBadGateway
 }
 
-func (s *sender) judge(t *testing.T, o *writesOf, w *writes) {
+// judge returns its line.
+func (s *sender) judge(t *testing.T, o *writesOf, w *writes) string {
 	var answered, lost, partly, doubled, tooOften, foreign int
 	for name, r := range s.sent {
 		n := w.seen[name+"/0"]
@@ -221,11 +239,11 @@ func (s *sender) judge(t *testing.T, o *writesOf, w *writes) {
 			foreign++
 		}
 	}
-	fmt.Printf("http: seed %d, transaction.version %d, %d kills and stops: answered %d of %d requests, lost %d, partly there %d, "+
-		"twice after being sent again %d, too often %d, foreign %d; answers %v\n",
-		o.seed, o.tv, w.kills, answered, len(s.sent), lost, partly, doubled, tooOften, foreign, s.answers)
-	require.Zero(t, lost+partly+tooOften+foreign, "seed %d", o.seed)
+	line := fmt.Sprintf("answered %d of %d requests, lost %d, partly there %d, "+
+		"twice after being sent again %d, too often %d, foreign %d; answers %v", answered, len(s.sent), lost, partly, doubled, tooOften, foreign, s.answers)
+	require.Zero(t, lost+partly+tooOften+foreign, "seed %d: %s", o.seed, line)
 	require.Positive(t, answered)
+	return line
 }
 
 // TestCrashBehindASocketLosesOnlyWhatWasOnItsWay: a socket has no acknowledgements, so what was taken and not committed

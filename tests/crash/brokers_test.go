@@ -72,5 +72,5 @@ func coordinatorOf(ctx context.Context, cluster *realkafka.Cluster, id string) (
 	}
 	defer client.Close()
 	found := kadm.NewClient(client).FindTxnCoordinators(ctx, id)[id]
-	return int(found.NodeID) - 1, found.Err
+	return max(0, int(found.NodeID)-1), found.Err
 }

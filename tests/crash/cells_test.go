@@ -132,12 +132,12 @@ func (c *cellTrial) isRefused(t *testing.T) {
 func (c *cellTrial) suffer(t *testing.T, kills, stops int) {
 	var err error
 	if c.cell.input != othersAlone {
-		c.producer, err = startProducer(c.w.cluster.Bootstrap(), []string{c.w.names.In}, partitions, 500)
+		c.producer, err = startProducer(c.w.cluster.Bootstrap(), []string{c.w.names.In}, partitions, 500, nil)
 		require.NoError(t, err)
 		defer c.producer.stop()
 	}
 	if c.cell.input != oursAlone {
-		c.senders = newSender("http://" + c.w.address + "/in")
+		c.senders = newSender("http://"+c.w.address+"/in", 0)
 		defer c.senders.stop()
 	}
 	ctx, cancel := context.WithCancel(context.Background())

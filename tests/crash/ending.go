@@ -47,7 +47,7 @@ func (tr *trial) stumbledAtTheEnd(p *child.Process) bool {
 	if code, words := lastWords(p, tr.log()); code == 1 && strings.Contains(words, unrecovered) {
 		return true
 	}
-	if !tr.scenario.stumbles && tr.callee == nil {
+	if !tr.scenario.stumbles && tr.callee == nil && !tr.shaken {
 		return false
 	}
 	code, _ := lastWords(p, tr.log())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -19,6 +20,10 @@ type producer struct {
 	each    int32 // partitions of a topic
 	began   time.Time
 	written []int64 // per partition; the goroutine's own until ended is closed
+	// recordOf makes the records: record, unless a scenario has others.
+	recordOf maker
+	// perSecond is how many records a second each partition gets.
+	perSecond atomic.Int64
 
 	stop    context.CancelFunc
 	ended   chan struct{}
@@ -26,6 +31,9 @@ type producer struct {
 	acked   []int64 // records that are in the topic, per partition; guarded by mu
 	failure error   // guarded by mu
 }
+
+// maker makes record n of a partition, always the same for the same time of the first one.
+type maker func(topic string, partition int32, n int64, began time.Time) *kgo.Record
 
 // newProducer returns a producer that does not write yet.
 func newProducer(bootstrap, topics []string, partitions int32) (*producer, error) {
@@ -36,21 +44,25 @@ func newProducer(bootstrap, topics []string, partitions int32) (*producer, error
 		return nil, fmt.Errorf("making the producer: %w", err)
 	}
 	return &producer{
-		client: client, topics: topics, each: partitions, began: time.Now().Truncate(time.Millisecond),
+		client: client, topics: topics, each: partitions, recordOf: record, began: time.Now().Truncate(time.Millisecond),
 		written: make([]int64, int(partitions)*len(topics)), acked: make([]int64, int(partitions)*len(topics)),
 		stop: func() {}, ended: make(chan struct{}),
 	}, nil
 }
 
-// startProducer starts a producer that writes so many records a second to each partition.
-func startProducer(bootstrap, topics []string, partitions int32, perSecond int) (*producer, error) {
+// startProducer starts a producer that writes so many records a second to each partition; recordOf is nil for the usual ones.
+func startProducer(bootstrap, topics []string, partitions int32, perSecond int, recordOf maker) (*producer, error) {
 	p, err := newProducer(bootstrap, topics, partitions)
 	if err != nil {
 		return nil, err
 	}
+	if recordOf != nil {
+		p.recordOf = recordOf
+	}
+	p.perSecond.Store(int64(perSecond))
 	var ctx context.Context
 	ctx, p.stop = context.WithCancel(context.Background())
-	go p.run(ctx, perSecond)
+	go p.run(ctx)
 	return p, nil
 }
 
@@ -79,24 +91,26 @@ func (p *producer) write(each int) {
 	}
 }
 
-func (p *producer) run(ctx context.Context, perSecond int) {
+func (p *producer) run(ctx context.Context) {
 	defer close(p.ended)
 	const every = 20 * time.Millisecond
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	each := max(1, perSecond*int(every)/int(time.Second))
+	owed := int64(0) // in records a second
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		p.write(each)
+		owed += p.perSecond.Load() * int64(every)
+		p.write(int(owed / int64(time.Second)))
+		owed %= int64(time.Second)
 	}
 }
 
 func (p *producer) record(partition int32, n int64) *kgo.Record {
-	r := record(p.topics[partition/p.each], partition, n, p.began)
+	r := p.recordOf(p.topics[partition/p.each], partition, n, p.began)
 	r.Partition = partition % p.each
 	return r
 }

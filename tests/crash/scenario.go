@@ -35,6 +35,8 @@ type scenario struct {
 	perSecond int
 	// shutdown is the shutdown_timeout; empty: 30s.
 	shutdown string
+	// recordOf makes what it reads; nil: record.
+	recordOf maker
 	// brokerToo kills the broker as well from time to time.
 	brokerToo bool
 	// shape is what it has beside the usual.
@@ -170,14 +172,24 @@ type names struct {
 	// In2 and Out2 are a second topic each, Abroad is one on another cluster, Elsewhere; Callee is the address of an HTTP
 	// server.
 	In2, Out2, Abroad, Elsewhere, Callee string
+	// Debug is where Benthos's own debug endpoints are; empty for nowhere.
+	Debug string
 	// Last is the number of the last record in each partition, where the input ends.
 	Last int64
 	// TransactionVersion is the cluster's.
 	TransactionVersion int
 }
 
+// HTTP is the block of that name.
+func (n names) HTTP() string {
+	if n.Debug == "" {
+		return "{ enabled: false }"
+	}
+	return fmt.Sprintf("{ address: %q, debug_endpoints: true }", n.Debug)
+}
+
 const configText = `# Written by the crash test.
-http: { enabled: false }
+http: {{ .HTTP }}
 logger: { level: INFO, add_timestamp: true }
 shutdown_timeout: %s
 

@@ -47,8 +47,10 @@ type trial struct {
 	producer *producer
 	observer *devbroker.Observer
 	checker  *checker
-	callee   *callee       // nil: nobody is called
-	stall    time.Duration // stallLimit, but for tests of the trial itself
+	callee   *callee // nil: nobody is called
+	// shaken is set where something else breaks brokers meanwhile.
+	shaken bool
+	stall  time.Duration // stallLimit, but for tests of the trial itself
 
 	kills, early, brokerKills int
 	// endedWhole and endedEarly count pipelines that have ended by themselves, with and without their last checkpoint.
@@ -70,7 +72,7 @@ func newTrial(s scenario, n names, cluster *realkafka.Cluster, binary string, rn
 	if err := os.WriteFile(tr.conf(), text, 0o644); err != nil {
 		return nil, fmt.Errorf("writing the config: %w", err)
 	}
-	if tr.producer, err = startProducer(cluster.Bootstrap(), s.inTopics(n), partitions, s.rate()); err != nil {
+	if tr.producer, err = startProducer(cluster.Bootstrap(), s.inTopics(n), partitions, s.rate(), s.recordOf); err != nil {
 		return nil, err
 	}
 	if err := tr.look(); err != nil {
