@@ -130,7 +130,9 @@ func checkpointFileFromConfig(r *registry, conf *service.ParsedConfig, res *serv
 	log := benthosx.Logger(res)
 	return &checkpointFile{
 		onlyCheckpoints: onlyCheckpoints{kind, res.Label()},
-		lease:           newLease(r, request{kind: kind, label: res.Label(), path: path, log: log, open: openRecordDir(log)}),
+		lease: newLease(r, request{
+			kind: kind, label: res.Label(), path: path, log: log, open: openRecordDir(log), health: newHealth(path, log, res.Metrics()),
+		}),
 	}, nil
 }
 

@@ -148,8 +148,9 @@ func pebbleFromConfig(r *registry, conf *service.ParsedConfig, res *service.Reso
 		return nil, err
 	}
 	log := benthosx.Logger(res)
+	h := newHealth(path, log, res.Metrics())
 	c.lease = newLease(r, request{
-		kind: "pebble", label: res.Label(), path: path, log: log, open: openDatabase(size, log),
+		kind: "pebble", label: res.Label(), path: path, log: log, health: h, open: openDatabase(size, log, h),
 		settings: fmt.Sprintf("cache_size %s and memtable_size %s", humanize.IBytes(size.cache), humanize.IBytes(size.memtable)),
 	})
 	return c, nil

@@ -40,6 +40,7 @@ type database struct {
 	now      func() time.Time
 	death    *death
 	seats    *seats
+	health   *health
 
 	// stripes make read-then-write atomic for each entry.
 	stripes [256]sync.Mutex
@@ -47,12 +48,15 @@ type database struct {
 	// expiring is set once an entry that expires was ever written: until then no write has to look for one.
 	expiring atomic.Bool
 
+	// stalled ends the watch over a stall of writes; Pebble has one at a time.
+	stalled atomic.Pointer[func()]
+
 	stop    chan struct{} // closed to end the sweeper
 	stopped chan struct{} // closed by the sweeper when it has ended
 }
 
 // openDatabase returns the openFunc of a Pebble database.
-func openDatabase(size sizes, log *slog.Logger) openFunc {
+func openDatabase(size sizes, log *slog.Logger, h *health) openFunc {
 	return func(r *registry, path string, lock *pebble.Lock) (opened, error) {
 		if err := refuseForeign(r.fs, path, formatFile, "checkpoint_file"); err != nil {
 			return nil, err
@@ -67,8 +71,8 @@ func openDatabase(size sizes, log *slog.Logger) openFunc {
 		d := &database{
 			anchored: anchored,
 			fs:       r.fs, path: path, log: log, now: r.now, seed: maphash.MakeSeed(),
-			death: &death{path: path, log: log, now: r.now, fatal: r.fatal},
-			stop:  make(chan struct{}), stopped: make(chan struct{}),
+			death: &death{path: path, log: log, now: r.now, fatal: r.fatal, health: h}, health: h,
+			stop: make(chan struct{}), stopped: make(chan struct{}),
 		}
 		d.seats = newSeats(func(streamID string) recordKeeper { return newPebbleRecords(d, streamID) })
 		defer d.death.dieOfPanic("opening")
@@ -95,6 +99,8 @@ func (d *database) pebbleOptions(fsys vfs.FS, lock *pebble.Lock, size sizes) *pe
 		EventListener: &pebble.EventListener{
 			BackgroundError: d.death.backgroundError,
 			DataCorruption:  d.death.corrupted,
+			WriteStallBegin: d.stallBegins,
+			WriteStallEnd:   d.stallEnds,
 		},
 		FormatMajorVersion: pebbleFormat,
 		CacheSize:          int64(size.cache),
@@ -203,6 +209,18 @@ func (d *database) sync() error {
 		return err
 	}
 	return d.commit(b, true)
+}
+
+// stallBegins is told when writes wait until tables are written. It is called with Pebble's mutex held.
+func (d *database) stallBegins(pebble.WriteStallBeginInfo) {
+	done := d.health.watch("writing tables, for which all writes wait,")
+	d.stalled.Store(&done)
+}
+
+func (d *database) stallEnds() {
+	if done := d.stalled.Swap(nil); done != nil {
+		(*done)()
+	}
 }
 
 func (d *database) seatOf(streamID string) *seat { return d.seats.of(streamID) }

@@ -1,12 +1,10 @@
 package cache
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -22,11 +20,12 @@ const (
 
 // death ends the process when its database can no longer be written, or turns out to be damaged.
 type death struct {
-	path  string
-	log   *slog.Logger
-	now   func() time.Time
-	fatal func(error)
-	open  atomic.Bool // set once the database is open
+	path   string
+	log    *slog.Logger
+	now    func() time.Time
+	fatal  func(error)
+	health *health
+	open   atomic.Bool // set once the database is open
 
 	mu          sync.Mutex
 	first, last time.Time // of the background errors that followed each other without a pause
@@ -34,7 +33,10 @@ type death struct {
 
 // die ends the process, and never returns: Pebble goes on after a Fatalf that returns as if the write had succeeded.
 func (d *death) die(cause error) {
-	d.fatal(fmt.Errorf("state directory %s has failed: %w", d.path, explain(d.path, cause)))
+	if pebble.IsCorruptionError(cause) {
+		cause = explain(d.path, cause)
+	}
+	d.fatal(fmt.Errorf("state directory %s has failed: %w", d.path, withRemedy(cause)))
 	select {}
 }
 
@@ -52,6 +54,7 @@ func (d *death) dieOfPanic(doing string) {
 
 // backgroundError is told of flushes and compactions that failed. It may be called with Pebble's mutex held.
 func (d *death) backgroundError(err error) {
+	d.health.failed()
 	d.mu.Lock()
 	now := d.now()
 	isFirst := d.first.IsZero() || now.Sub(d.last) > pause
@@ -72,22 +75,6 @@ func (d *death) backgroundError(err error) {
 // corrupted is told of damaged files. No reader may take what is lost there for what was never there.
 func (d *death) corrupted(info pebble.DataCorruptionInfo) {
 	d.die(fmt.Errorf("reading %s: %w", info.Path, info.Details))
-}
-
-// withRemedy adds what a person can do about an error of the file system.
-func withRemedy(err error) error {
-	switch {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return fmt.Errorf("%w: the disk or its quota is full. Free space and start again: nothing that was recorded is lost", err)
-	case errors.Is(err, syscall.EROFS):
-		return fmt.Errorf("%w: the file system is mounted read-only. Mount it writable, or choose another path", err)
-	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
-		return fmt.Errorf("%w: this process's user may not write there. Change the owner of the directory, or choose another path",
-			err)
-	case errors.Is(err, syscall.EIO):
-		return fmt.Errorf("%w: the disk reports errors. Check it before you start again", err)
-	}
-	return err
 }
 
 // pebbleLogger passes on what Pebble logs.

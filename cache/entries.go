@@ -61,6 +61,9 @@ func (d *database) addEntry(sync bool, e entry) error {
 
 func (d *database) deleteEntry(sync bool, key []byte) error {
 	defer d.lock(entry{key: key})()
+	if sync {
+		defer d.health.watch("writing an item")()
+	}
 	b := d.db.NewBatch()
 	defer b.Close()
 	if err := errors.Join(d.dropExpiry(b, key), b.Delete(key, nil)); err != nil {
@@ -72,6 +75,9 @@ func (d *database) deleteEntry(sync bool, key []byte) error {
 // writeEntries writes with the entries' stripes locked. An entry that expires has exactly one key in the expiry index,
 // however often it is overwritten, so the index never grows beyond the entries.
 func (d *database) writeEntries(sync bool, entries ...entry) error {
+	if sync {
+		defer d.health.watch("writing an item")()
+	}
 	b := d.db.NewBatch()
 	defer b.Close()
 	for _, e := range entries {

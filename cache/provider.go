@@ -124,6 +124,7 @@ func openOn(ctx context.Context, of *lease, streamID string, retained int) (s St
 	}()
 	s, err = takeSeat(ctx, &recordStore{
 		claim: l, seat: o.seatOf(streamID), retained: retained, id: o.storeID(), durable: true, name: l.request.String(),
+		health: l.request.health, fs: l.registry.fs,
 	})
 	if err != nil {
 		return nil, err

@@ -12,6 +12,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/tidegate/tidegate/internal/benthosx"
 )
 
 // opened is an open directory: a *database or a *recordDir.
@@ -33,6 +35,7 @@ type request struct {
 	settings string
 	open     openFunc
 	log      *slog.Logger
+	health   *health
 }
 
 func (q request) String() string { return fmt.Sprintf("%s cache %q", q.kind, q.label) }
@@ -47,6 +50,8 @@ type registry struct {
 	// fatal ends the process; if it returns, the caller blocks for ever.
 	fatal      func(cause error)
 	sweepEvery time.Duration
+	// ending tells whether the process is ending with an error; nil where it never does.
+	ending func() bool
 
 	mu     sync.Mutex
 	places map[string]*place
@@ -54,12 +59,13 @@ type registry struct {
 
 // process is the registry of this process.
 var process = &registry{
-	fs:         vfs.Default,
+	fs:         processFS(),
 	canonical:  canonicalPath,
 	identify:   os.Stat,
 	now:        time.Now,
 	fatal:      exit,
 	sweepEvery: time.Minute,
+	ending:     func() bool { return benthosx.FatalCause() != nil },
 	places:     map[string]*place{},
 }
 
@@ -112,7 +118,10 @@ func (r *registry) acquire(ctx context.Context, q request) (*place, error) {
 		p.refs++
 		return p, nil
 	}
-	if err := r.open(p, q); err != nil {
+	done := q.health.watch("opening the state")
+	err = r.open(p, q)
+	done()
+	if err != nil {
 		return nil, fmt.Errorf("opening %s at %s: %w", q, path, explain(path, err))
 	}
 	p.refs, p.first = 1, q
@@ -221,13 +230,32 @@ func (r *registry) release(ctx context.Context, p *place) error {
 	if p.refs--; p.refs > 0 {
 		return nil
 	}
-	err := p.opened.Close()
+	err := r.close(p.opened)
 	p.opened = nil
 	r.forget(p)
 	if err := errors.Join(err, p.unlock()); err != nil {
 		return fmt.Errorf("closing %s: %w", p.path, err)
 	}
 	return nil
+}
+
+// closeGrace is how long a directory may take to close in a process that ends with an error.
+const closeGrace = 2 * time.Second
+
+// close closes a directory. In a process that ends with an error it does not wait for a disk that hangs, which may be the
+// cause: the engine would end the process by force, and not say the cause. Nothing that was reported as written is lost.
+func (r *registry) close(o opened) error {
+	if r.ending == nil || !r.ending() {
+		return o.Close()
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- o.Close() }() // ends with the process
+	select {
+	case err := <-closed:
+		return err
+	case <-time.After(closeGrace):
+		return fmt.Errorf("it takes longer than %v, and the process ends without", closeGrace)
+	}
 }
 
 // keepLock keeps the directory locked until the process ends. The caller holds a lease.

@@ -91,7 +91,7 @@ func (s *seat) refresh() error {
 	}
 	numbers, highest, err := s.keeper.load()
 	if err != nil {
-		return fmt.Errorf("listing records: %w", err)
+		return fmt.Errorf("listing records: %w", withRemedy(err))
 	}
 	if n := len(numbers); n > 0 {
 		highest = max(highest, numbers[n-1])

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/tidegate/tidegate/internal/checkpoint"
 )
 
@@ -42,6 +44,8 @@ type recordStore struct {
 	retained int
 	id       string
 	durable  bool
+	health   *health
+	fs       vfs.FS // nil in memory
 	name     string // kind and label of the cache
 }
 
@@ -85,17 +89,17 @@ func (s *recordStore) Latest(ctx context.Context) (uint64, []byte, error) {
 	if len(s.seat.numbers) == 0 {
 		// That there is none must last as well: a record that a power cut brings back is one that was given up.
 		if err := s.seat.keeper.secure(0); err != nil {
-			return 0, nil, fmt.Errorf("making it durable that there is no record: %w", err)
+			return 0, nil, fmt.Errorf("making it durable that there is no record: %w", withRemedy(err))
 		}
 		return s.seat.highest, nil, checkpoint.ErrNoRecord
 	}
 	number := s.seat.numbers[len(s.seat.numbers)-1]
 	data, err := s.seat.keeper.read(number)
 	if err != nil {
-		return 0, nil, fmt.Errorf("reading record %d: %w", number, err)
+		return 0, nil, fmt.Errorf("reading record %d: %w", number, withRemedy(err))
 	}
 	if err := s.seat.keeper.secure(number); err != nil {
-		return 0, nil, fmt.Errorf("making record %d durable again: %w", number, err)
+		return 0, nil, fmt.Errorf("making record %d durable again: %w", number, withRemedy(err))
 	}
 	return number, data, nil
 }
@@ -110,7 +114,14 @@ func (s *recordStore) Put(ctx context.Context, number uint64, data []byte) error
 		return fmt.Errorf("putting record %d: %w: it has %d bytes, at most %d can be stored", number, checkpoint.ErrNotWritten,
 			len(data), maxValue)
 	}
-	if err := s.seat.put(number, data, s.retained); err != nil {
+	done := s.health.watch("writing a checkpoint record")
+	err = s.seat.put(number, data, s.retained)
+	done()
+	if s.fs != nil {
+		s.health.measure(s.fs)
+	}
+	if err != nil {
+		s.health.failed()
 		return fmt.Errorf("putting record %d: %w", number, err)
 	}
 	return nil

@@ -1,13 +1,10 @@
 package cache
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -254,38 +251,6 @@ func TestRecordThatIsTooLargeIsCertainlyNotWritten(t *testing.T) {
 	require.Equal(t, "none:0", latest(t, s))
 }
 
-// A job writes a record every few seconds for years.
-func TestAThousandPutsKeepTheDirectorySmall(t *testing.T) {
-	record := make([]byte, 64<<10)
-	for i := range record {
-		record[i] = byte(rand.IntN(math.MaxUint8))
-	}
-	durableBackends(t, func(t *testing.T, open func(*testing.T, *registry) storeCache) {
-		fsys := vfs.NewMem()
-		c := open(t, testRegistry(t, fsys))
-		s := mustOpenStore(t, c, "", 2)
-		var largest int64
-		for n := uint64(1); n <= 1000; n++ {
-			require.NoError(t, s.Put(t.Context(), n, record))
-			if n%50 == 0 {
-				largest = max(largest, sizeOf(t, fsys, "/state"))
-			}
-		}
-		numbers, err := s.Numbers(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, []uint64{999, 1000}, numbers)
-		mustClose(t, c)
-		t.Logf("1000 records of %d bytes written, largest size seen %d bytes", len(record), largest)
-		require.Less(t, largest, int64(40<<20))
-
-		again := open(t, testRegistry(t, noLock{fsys}))
-		defer mustClose(t, again)
-		_, data, err := mustOpenStore(t, again, "", 2).Latest(t.Context())
-		require.NoError(t, err)
-		require.True(t, bytes.Equal(record, data))
-	})
-}
-
 // noLock is a disk whose lock another registry of this test keeps, as a process that has ended would not.
 type noLock struct{ vfs.FS }
 
@@ -294,26 +259,6 @@ func (n noLock) Lock(string) (io.Closer, error) { return closeNothing{}, nil }
 type closeNothing struct{}
 
 func (closeNothing) Close() error { return nil }
-
-func sizeOf(t *testing.T, fsys vfs.FS, dir string) (n int64) {
-	t.Helper()
-	names, err := fsys.List(dir)
-	require.NoError(t, err)
-	for _, name := range names {
-		path := fsys.PathJoin(dir, name)
-		info, err := fsys.Stat(path)
-		if errors.Is(err, os.ErrNotExist) {
-			continue // Pebble has removed it meanwhile
-		}
-		require.NoError(t, err)
-		if info.IsDir() {
-			n += sizeOf(t, fsys, path)
-		} else {
-			n += info.Size()
-		}
-	}
-	return n
-}
 
 func TestCheckpointFileNamesAndContentsArePlain(t *testing.T) {
 	dir := t.TempDir()

@@ -149,7 +149,8 @@ func (r *run) load() (*Record, uint64, error) {
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("newest checkpoint record %d in %s: %w; an older one is never used in its place, since "+
-			"it could lose or double records", number, store.Describe(), err)
+			"it could lose or double records: restore the state directory from a copy, or point its path at an empty one and set "+
+			"startup.ignore_missing_state: true", number, store.Describe(), err)
 	}
 	return rec, number, nil
 }

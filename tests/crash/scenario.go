@@ -103,7 +103,7 @@ var scenarios = []scenario{
 }
 
 // troubles are what else a pipeline goes through, beside random kills; the tests that bear them have these names.
-var troubles = []string{"brokers", "proxy", "freeze", "zombie", "reload", "streams", "stop"}
+var troubles = []string{"brokers", "proxy", "freeze", "zombie", "reload", "streams", "stop", "disk"}
 
 // behind are the inputs without checkpoints before an exactly-once sink; the tests that bear them have these names.
 var behind = []string{"http", "socket", "generate"}

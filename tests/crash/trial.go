@@ -42,7 +42,9 @@ type trial struct {
 	binary   string
 	// command is what the binary is told, beside the config; nil: run.
 	command []string
-	rng     *rand.Rand
+	// env is what its environment has beside this process's.
+	env []string
+	rng *rand.Rand
 
 	producer *producer
 	observer *devbroker.Observer
@@ -111,7 +113,7 @@ func (tr *trial) start(env ...string) (*child.Process, error) {
 		command = []string{"run"}
 	}
 	cmd := exec.Command(tr.binary, slices.Concat(command, []string{tr.conf()})...)
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Env = slices.Concat(os.Environ(), tr.env, env)
 	return child.Start(cmd, tr.log())
 }
 

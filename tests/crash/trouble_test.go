@@ -39,7 +39,7 @@ func TestTroublesLoseAndDoubleNothing(t *testing.T) {
 	require.NoError(t, err)
 	few := *flagScenario == ""
 	if few {
-		picked = []string{"zombie", "reload", "streams", "stop"}
+		picked = []string{"zombie", "reload", "streams", "stop", "disk"}
 	}
 	if len(picked) == 0 {
 		t.Skip("the scenarios that are asked for are none of this test's")
@@ -51,7 +51,7 @@ func TestTroublesLoseAndDoubleNothing(t *testing.T) {
 			w := &ward{tv: tv, connect: connect, seed: seed, few: few}
 			t.Run(name, map[string]func(*testing.T){
 				"brokers": w.brokers, "proxy": w.proxies, "freeze": w.freeze, "zombie": w.zombie, "reload": w.reload, "streams": w.streams,
-				"stop": w.stop,
+				"stop": w.stop, "disk": w.disk,
 			}[name])
 		}
 	})
