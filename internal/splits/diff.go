@@ -35,10 +35,10 @@ func Diff(known []checkpoint.Split, sub Subscription, share Share, cluster []Top
 	}
 	have := make(map[Partition]bool, len(known))
 	for _, s := range known {
-		if !sub.Contains(s.Topic) {
+		p := Partition{s.Topic, s.Partition}
+		if !sub.Covers(p) {
 			continue
 		}
-		p := Partition{s.Topic, s.Partition}
 		have[p] = true
 		t, ok := byName[s.Topic]
 		switch {
@@ -48,9 +48,9 @@ func Diff(known []checkpoint.Split, sub Subscription, share Share, cluster []Top
 			c.Recreated = append(c.Recreated, Recreation{Topic: s.Topic, Was: s.TopicID, Now: t.ID})
 		}
 	}
-	for _, name := range sub.Topics {
-		for _, n := range byName[name].Partitions {
-			if p := (Partition{name, n}); share.Owns(p) && !have[p] {
+	for _, t := range cluster {
+		for _, n := range t.Partitions {
+			if p := (Partition{t.Name, n}); sub.Covers(p) && share.Owns(p) && !have[p] {
 				c.New = append(c.New, p)
 			}
 		}

@@ -1,6 +1,7 @@
 package splits
 
 import (
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,17 +11,22 @@ import (
 
 func TestSubscriptionValidate(t *testing.T) {
 	for name, tc := range map[string]struct {
-		topics []string
-		err    string
+		sub Subscription
+		err string
 	}{
-		"one":   {[]string{"a"}, ""},
-		"two":   {[]string{"a", "b"}, ""},
-		"none":  {nil, "no topic given"},
-		"empty": {[]string{"a", " "}, "entry 1 is empty"},
-		"twice": {[]string{"a", "b", "a"}, `"a" is listed twice`},
+		"one":        {Subscription{Topics: []string{"a"}}, ""},
+		"two":        {Subscription{Topics: []string{"a", "b"}}, ""},
+		"pattern":    {Subscription{Pattern: regexp.MustCompile("a")}, ""},
+		"partitions": {Subscription{Partitions: []Partition{{"a", 0}}}, ""},
+		"none":       {Subscription{}, "no topic given"},
+		"empty":      {Subscription{Topics: []string{"a", " "}}, "entry 1 is empty"},
+		"twice":      {Subscription{Topics: []string{"a", "b", "a"}}, `"a" is listed twice`},
+		"two kinds":  {Subscription{Topics: []string{"a"}, Pattern: regexp.MustCompile("a")}, "topics, topic_pattern: only one of them can be set"},
+		"three kinds": {Subscription{Topics: []string{"a"}, Pattern: regexp.MustCompile("a"), Partitions: []Partition{{"a", 0}}},
+			"topics, topic_pattern, partitions: only one"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := Subscription{Topics: tc.topics}.Validate()
+			err := tc.sub.Validate()
 			if tc.err == "" {
 				require.NoError(t, err)
 			} else {
@@ -40,10 +46,87 @@ func TestSelectTakesEveryPartitionOfEveryTopicOrNamesTheMissingOnes(t *testing.T
 	require.Equal(t, []Partition{{"a", 0}, {"a", 1}, {"b", 0}}, parts)
 
 	_, err = Subscription{Topics: []string{"a", "no", "unready"}}.Select(Whole(), cluster)
-	var missing *MissingTopicsError
+	var missing *MissingError
 	require.ErrorAs(t, err, &missing)
 	require.Equal(t, []string{"no", "unready"}, missing.Topics)
-	require.ErrorContains(t, err, `"no", "unready": no such topic`)
+	require.ErrorContains(t, err, `topics: "no", "unready": no such topic`)
+}
+
+func TestSelectByPattern(t *testing.T) {
+	cluster := []Topic{
+		{Name: "orders-1", Partitions: []int32{0, 1}}, {Name: "orders-2", Partitions: []int32{0}},
+		{Name: "my-orders-1", Partitions: []int32{0}}, {Name: "orders-1-dead", Partitions: []int32{0}},
+	}
+	for pattern, want := range map[string][]Partition{
+		"orders-[0-9]":      {{"orders-1", 0}, {"orders-1", 1}, {"orders-2", 0}}, // the whole name, not a part of it
+		"orders-1|orders-2": {{"orders-1", 0}, {"orders-1", 1}, {"orders-2", 0}},
+		"orders":            nil,
+		"(?i)ORDERS-2":      {{"orders-2", 0}},
+	} {
+		re, err := ParsePattern(pattern)
+		require.NoError(t, err)
+		sub := Subscription{Pattern: re}
+		require.Empty(t, sub.Names(), "all topics are asked for")
+		parts, err := sub.Select(Whole(), cluster)
+		require.NoError(t, err)
+		require.Equal(t, want, parts, pattern)
+	}
+}
+
+func TestSelectOfPartitionsTakesExactlyThem(t *testing.T) {
+	cluster := []Topic{{Name: "a", Partitions: []int32{0, 1, 2}}, {Name: "b", Partitions: []int32{0}}}
+	sub := Subscription{Partitions: []Partition{{"b", 0}, {"a", 2}, {"a", 0}}}
+	require.Equal(t, []string{"b", "a"}, sub.Names())
+	parts, err := sub.Select(Whole(), cluster)
+	require.NoError(t, err)
+	require.Equal(t, []Partition{{"a", 0}, {"a", 2}, {"b", 0}}, parts)
+
+	_, err = Subscription{Partitions: []Partition{{"a", 3}, {"a", 0}, {"b", 1}}}.Select(Whole(), cluster)
+	require.ErrorContains(t, err, "partitions: a 3; b 1: the topic has no such partition")
+	_, err = Subscription{Partitions: []Partition{{"c", 0}, {"a", 9}}}.Select(Whole(), cluster)
+	require.ErrorContains(t, err, `partitions: "c": no such topic`)
+}
+
+func TestParsePattern(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"":                  "matches no name",
+		"orders-(":          `"orders-(" is no pattern`,
+		"*":                 `"*" is no pattern`,
+		"orders-(?!test).*": "has a lookaround, which Java's patterns know",
+		"(?<=a)b":           "has a lookaround",
+		"(?>a|b)c":          "has an atomic group",
+		"orders-.*+":        "has a possessive quantifier",
+		`(.)-\1`:            "has a back reference",
+		`\p{javaLowerCase}`: "has a Java character class",
+		`\p{IsLatin}+`:      "has a Java character class",
+		`\hx`:               "has an escape",
+	} {
+		_, err := ParsePattern(pattern)
+		require.ErrorContains(t, err, want, pattern)
+	}
+}
+
+func TestParsePartitions(t *testing.T) {
+	got, err := ParsePartitions([]string{"orders:0-3", "users:7", "with:colon:2", " spaced : 1 - 2 "})
+	require.NoError(t, err)
+	require.Equal(t, []Partition{
+		{"orders", 0}, {"orders", 1}, {"orders", 2}, {"orders", 3}, {"users", 7}, {"with:colon", 2}, {"spaced", 1}, {"spaced", 2}}, got)
+	for entry, want := range map[string]string{
+		"orders":              `"orders" names no partition`,
+		":0":                  `":0" names no topic`,
+		"orders:":             `"" is not the number of a partition`,
+		"orders:x":            `"x" is not the number`,
+		"orders:3-1":          "from 3 to 1 is no range",
+		"orders:0-":           `"" is not the number`,
+		"orders:-1":           `"" is not the number`,
+		"orders:0-2147483647": "is no range of 1 to 100000 partitions",
+		"orders:2147483648":   "is not the number of a partition",
+	} {
+		_, err := ParsePartitions([]string{entry})
+		require.ErrorContains(t, err, want, entry)
+	}
+	_, err = ParsePartitions([]string{"orders:0-3", "orders:2"})
+	require.ErrorContains(t, err, `"orders:2" names orders-2, which is listed already`)
 }
 
 // The hash values are those of java.lang.String.hashCode, so the owners are Flink's.
