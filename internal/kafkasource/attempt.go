@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/tidegate/tidegate/internal/checkpoint"
+	"github.com/tidegate/tidegate/internal/splits"
 )
 
 const fetchMaxWait = 500 * time.Millisecond // Kafka's default of fetch.max.wait.ms
@@ -56,6 +57,8 @@ type attempt struct {
 // split is one partition that is read.
 type split struct {
 	pos checkpoint.Split
+	// gone is set where the partition is not there any more: it is not read, and its position is kept.
+	gone bool
 	// end is the end of what the isolation level lets us see, as the last fetch with records told; it may be behind.
 	end int64
 	// emptyProbes counts probes in a row that found nothing at all between the position and the end.
@@ -110,7 +113,7 @@ func (r *Reader) newAttempt(tag checkpoint.Tag, from checkpoint.SourceState) *at
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	var read []checkpoint.Split
 	for _, pos := range from.Splits {
-		if r.cfg.Subscription.Contains(pos.Topic) {
+		if r.cfg.Subscription.Covers(at(pos)) {
 			read = append(read, pos)
 		} else {
 			a.unread = append(a.unread, pos)
@@ -123,14 +126,23 @@ func (r *Reader) newAttempt(tag checkpoint.Tag, from checkpoint.SourceState) *at
 // add has the attempt read more partitions. A client is built for the first of them. The splits come before the client
 // is told, since a record without a split is dropped. Once others see the attempt, r.mu is held.
 func (r *Reader) add(a *attempt, more []checkpoint.Split) {
+	var there []checkpoint.Split
 	for _, pos := range more {
-		s := &split{pos: pos}
+		s := &split{pos: pos, gone: r.isGone(pos)}
+		if !s.gone {
+			there = append(there, pos)
+		}
 		a.splits = append(a.splits, s)
 		if a.byPart[pos.Topic] == nil {
 			a.byPart[pos.Topic] = make(map[int32]*split)
 		}
 		a.byPart[pos.Topic][pos.Partition] = s
 	}
+	r.assign(a, there)
+}
+
+// assign tells the attempt's client what to read, and builds it where there is none yet.
+func (r *Reader) assign(a *attempt, more []checkpoint.Split) {
 	assigned := assignment(more)
 	switch {
 	case len(assigned) == 0 || a.buildErr != nil:
@@ -145,6 +157,11 @@ func (r *Reader) add(a *attempt, more []checkpoint.Split) {
 			a.buildErr = fmt.Errorf("building the consumer: %w", err)
 		}
 	}
+}
+
+// at is the partition of a split.
+func at(s checkpoint.Split) splits.Partition {
+	return splits.Partition{Topic: s.Topic, Partition: s.Partition}
 }
 
 // assignment is what a client is told to read: splits that are not at their stop.
@@ -174,7 +191,7 @@ func (a *attempt) atEnd() bool {
 		return false
 	}
 	for _, s := range a.splits {
-		if !s.pos.AtStop() {
+		if !s.pos.AtStop() && !s.gone {
 			return false
 		}
 	}

@@ -63,8 +63,10 @@ func (r *Reader) commitRequest(positions checkpoint.SourceState) *kmsg.OffsetCom
 	req.Group = r.cfg.Group
 	mark := r.mark()
 	topic := -1
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, s := range positions.Splits { // sorted by topic
-		if !r.cfg.Subscription.Contains(s.Topic) {
+		if !r.cfg.Subscription.Covers(at(s)) || r.isGone(s) {
 			continue
 		}
 		if topic < 0 || req.Topics[topic].Topic != s.Topic {

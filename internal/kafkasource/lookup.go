@@ -28,12 +28,13 @@ type cluster struct {
 	log    *slog.Logger
 }
 
-// describe returns those of the topics that exist, always fresh from a broker.
-func (c cluster) describe(ctx context.Context, names []string) ([]splits.Topic, error) {
+// describe returns those topics of a subscription that exist, always fresh from a broker. As in Kafka's own clients a
+// pattern never covers internal topics.
+func (c cluster) describe(ctx context.Context, sub splits.Subscription) ([]splits.Topic, error) {
 	var topics []splits.Topic
 	err := retry(ctx, c.client, c.log, "describing topics", func(ctx context.Context) error {
 		req := kmsg.NewPtrMetadataRequest()
-		for _, name := range names {
+		for _, name := range sub.Names() { // none asks for all
 			rt := kmsg.NewMetadataRequestTopic()
 			rt.Topic = kmsg.StringPtr(name)
 			req.Topics = append(req.Topics, rt)
@@ -44,7 +45,7 @@ func (c cluster) describe(ctx context.Context, names []string) ([]splits.Topic, 
 		}
 		topics = topics[:0]
 		for _, t := range resp.Topics {
-			if t.Topic == nil {
+			if t.Topic == nil || sub.Pattern != nil && (t.IsInternal || !sub.Pattern.MatchString(*t.Topic)) {
 				continue
 			}
 			err := kerr.ErrorForCode(t.ErrorCode)

@@ -70,32 +70,45 @@ type fetchError struct {
 
 // accept takes the records of a poll for the next emit, and returns its errors.
 func (a *attempt) accept(fetches kgo.Fetches, readCommitted bool) (failed []fetchError) {
-	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
-		s := a.byPart[p.Topic][p.Partition]
-		if p.Err != nil {
-			fe := fetchError{topic: p.Topic, partition: p.Partition, err: p.Err}
-			if s != nil {
-				fe.pos = s.pos
-			}
-			if fe.counts() {
-				failed = append(failed, fe)
+	for _, f := range fetches {
+		for _, t := range f.Topics {
+			for i := range t.Partitions {
+				fe := a.acceptPartition(t, &t.Partitions[i], readCommitted)
+				if fe.err != nil && fe.counts() {
+					failed = append(failed, fe)
+				}
 			}
 		}
-		if s == nil || len(p.Records) == 0 {
-			return
-		}
-		s.end = p.HighWatermark
-		if readCommitted {
-			s.end = p.LastStableOffset
-		}
-		a.pending = append(a.pending, chunk{s, p.Records})
-		a.idleSince, a.fruitless = time.Time{}, 0
-		if stop := s.pos.Stop; stop != checkpoint.NoStop && p.Records[len(p.Records)-1].Offset >= stop-1 {
-			// What lies beyond the stop is of no use.
-			a.client.PauseFetchPartitions(map[string][]int32{p.Topic: {p.Partition}})
-		}
-	})
+	}
 	return failed
+}
+
+func (a *attempt) acceptPartition(t kgo.FetchTopic, p *kgo.FetchPartition, readCommitted bool) fetchError {
+	s := a.byPart[t.Topic][p.Partition]
+	if s != nil && splits.IsRecreated(s.pos.TopicID, t.TopicID) {
+		// Race: the topic was created again, and its split replaced, between the poll and this. What was fetched of the old
+		// one would move the position in the new one.
+		s = nil
+	}
+	fe := fetchError{topic: t.Topic, partition: p.Partition, err: p.Err}
+	if s == nil {
+		return fe
+	}
+	fe.pos = s.pos
+	if len(p.Records) == 0 {
+		return fe
+	}
+	s.end = p.HighWatermark
+	if readCommitted {
+		s.end = p.LastStableOffset
+	}
+	a.pending = append(a.pending, chunk{s, p.Records})
+	a.idleSince, a.fruitless = time.Time{}, 0
+	if stop := s.pos.Stop; stop != checkpoint.NoStop && p.Records[len(p.Records)-1].Offset >= stop-1 {
+		// What lies beyond the stop is of no use.
+		a.client.PauseFetchPartitions(map[string][]int32{t.Topic: {p.Partition}})
+	}
+	return fe
 }
 
 // counts tells whether an error is one: the end of a poll's context is none, and what can be tried again the client

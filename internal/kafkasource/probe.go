@@ -41,7 +41,7 @@ func (a *attempt) probeDue(now time.Time, interval time.Duration) (wait time.Dur
 // end of the log.
 func (a *attempt) standing() (out []*split) {
 	for _, s := range a.splits {
-		if !s.pos.AtStop() && (s.pos.Stop != checkpoint.NoStop || s.end > s.pos.Offset) {
+		if !s.gone && !s.pos.AtStop() && (s.pos.Stop != checkpoint.NoStop || s.end > s.pos.Offset) {
 			out = append(out, s)
 		}
 	}

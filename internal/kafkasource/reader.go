@@ -70,6 +70,8 @@ type Reader struct {
 	discovered, ignored map[splits.Partition]bool
 
 	mu sync.Mutex
+	// gone are partitions that a pattern covers and that are not there any more, with the id of their topic.
+	gone map[splits.Partition][16]byte
 	// changed is closed and replaced whenever something below changes.
 	changed chan struct{}
 	// att is the attempt under way; nil before Start and after Halt.

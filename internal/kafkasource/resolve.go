@@ -39,17 +39,17 @@ func (r *Reader) Verify(ctx context.Context, restored checkpoint.SourceState) er
 	if err != nil {
 		return fmt.Errorf("verifying the checkpoint of %s: %w", r.cfg.Key, err)
 	}
-	if err := splits.Diff(restored.Splits, r.cfg.Subscription, r.cfg.Share, topics).Lost(); err != nil {
+	if err := r.lost(splits.Diff(restored.Splits, r.cfg.Subscription, r.cfg.Share, topics)); err != nil {
 		return fmt.Errorf("verifying the checkpoint of %s: %w", r.cfg.Key, err)
 	}
 	return nil
 }
 
-// subscribedTopics describes the topics of the subscription, or fails with *splits.MissingTopicsError, with the others.
+// subscribedTopics describes the topics of the subscription, or fails with *splits.MissingError, with the others.
 // It takes known splits for gone only where several answers have it so.
 func (r *Reader) subscribedTopics(ctx context.Context, c cluster, known []checkpoint.Split) (topics []splits.Topic, err error) {
 	for try := 1; ; try++ {
-		if topics, err = c.describe(ctx, r.cfg.Subscription.Topics); err != nil {
+		if topics, err = c.describe(ctx, r.cfg.Subscription); err != nil {
 			return nil, err
 		}
 		_, err = r.cfg.Subscription.Select(r.cfg.Share, topics)
@@ -92,11 +92,20 @@ func (r *Reader) Resolve(ctx context.Context, restored *checkpoint.SourceState) 
 		return checkpoint.SourceState{}, fmt.Errorf("resolving the positions of %s: %w", r.cfg.Key, err)
 	}
 	r.reportReset(p.reset, state.Splits)
+	r.noteGone(p.vanished)
 	slices.SortFunc(state.Splits, checkpoint.CompareSplits)
 	state.Finished = r.cfg.Stop.Bounded() && r.allAtStop(state.Splits)
 	if len(p.unsubscribed) > 0 {
 		r.log.Warn("the checkpoint has positions of topics that are no longer in topics: they are kept and not read",
 			"partitions", splits.Format(p.unsubscribed))
+	}
+	if len(p.vanished) > 0 {
+		r.log.Warn("partitions of the checkpoint are not there any more: their positions are kept, and they are read on when they "+
+			"come back", "partitions", splits.Format(partitionsOf(p.vanished)))
+	}
+	if len(p.recreated) > 0 {
+		r.log.Warn("topics of the checkpoint were deleted and created again, and are read from their first record",
+			"partitions", splits.Format(p.recreated))
 	}
 	if len(p.unmatched) > 0 {
 		r.log.Warn("partitions have no record since startup.timestamp, and begin at their end", "partitions", splits.Format(p.unmatched))
@@ -134,10 +143,18 @@ func (r *Reader) reportReset(reset []offsets.OutOfRange, begin []checkpoint.Spli
 	}
 }
 
+func partitionsOf(all []checkpoint.Split) []splits.Partition {
+	out := make([]splits.Partition, len(all))
+	for i, s := range all {
+		out[i] = at(s)
+	}
+	return out
+}
+
 // allAtStop tells whether every split that is read has reached its stop.
 func (r *Reader) allAtStop(all []checkpoint.Split) bool {
 	for _, s := range all {
-		if r.cfg.Subscription.Contains(s.Topic) && !s.AtStop() {
+		if r.cfg.Subscription.Covers(at(s)) && !r.isGone(s) && !s.AtStop() {
 			return false
 		}
 	}
@@ -155,6 +172,10 @@ type plan struct {
 	// record since startup.timestamp.
 	reset     []offsets.OutOfRange
 	unmatched []splits.Partition
+	// vanished are positions of partitions that a pattern covers and that are not there any more, recreated partitions whose
+	// topic is another one than that of the checkpoint.
+	vanished  []checkpoint.Split
+	recreated []splits.Partition
 }
 
 func newPlan(cfg Config, topics []splits.Topic) *plan {
@@ -215,10 +236,18 @@ func (p *plan) restored(ctx context.Context, lookup offsets.Lookup, parts []spli
 	known := make(map[splits.Partition]checkpoint.Split)
 	var out []checkpoint.Split
 	for _, s := range old {
-		at := splits.Partition{Topic: s.Topic, Partition: s.Partition}
-		if !slices.Contains(parts, at) {
-			p.unsubscribed = append(p.unsubscribed, at)
+		at := at(s)
+		switch {
+		case !slices.Contains(parts, at):
+			if p.cfg.Subscription.Covers(at) {
+				p.vanished = append(p.vanished, s)
+			} else {
+				p.unsubscribed = append(p.unsubscribed, at)
+			}
 			out = append(out, s)
+			continue
+		case splits.IsRecreated(s.TopicID, p.ids[at.Topic]):
+			p.recreated = append(p.recreated, at) // a new partition: the old position means nothing in it
 			continue
 		}
 		known[at] = s

@@ -228,7 +228,7 @@ func TestMissingTopicIsNamed(t *testing.T) {
 	b := fakeBroker(t, 1, "a")
 	s := newSource(t, baseConfig(b.servers, "a", "nope"))
 	_, err := s.Resolve(t.Context(), nil)
-	var missing *splits.MissingTopicsError
+	var missing *splits.MissingError
 	require.ErrorAs(t, err, &missing)
 	require.Equal(t, []string{"nope"}, missing.Topics)
 	require.ErrorAs(t, s.Verify(t.Context(), checkpoint.SourceState{Parallelism: 1}), &missing)

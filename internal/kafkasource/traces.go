@@ -29,7 +29,8 @@ func (r *Reader) Traces(ctx context.Context) (string, error) {
 			return err
 		}
 		resp.Each(func(o kadm.OffsetResponse) {
-			owned := r.cfg.Subscription.Contains(o.Topic) && r.cfg.Share.Owns(splits.Partition{Topic: o.Topic, Partition: o.Partition})
+			p := splits.Partition{Topic: o.Topic, Partition: o.Partition}
+			owned := r.cfg.Subscription.Covers(p) && r.cfg.Share.Owns(p)
 			if found == "" && o.Err == nil && owned && r.foreignMark(o.Metadata) {
 				found = fmt.Sprintf("group %q has offset %d of %s-%d, which a checkpoint in another store has committed (%s)",
 					r.cfg.Group, o.At, o.Topic, o.Partition, o.Metadata)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tidegate/tidegate/internal/checkpoint"
@@ -57,6 +58,9 @@ func (r *Reader) look(a *attempt, discover bool) (ended bool, err error) {
 	ctx, cancel := context.WithTimeout(r.stopped, lookLimit)
 	defer cancel()
 	topics, changes, err := r.compare(ctx, r.cluster().quiet(), a)
+	if err == nil {
+		changes = r.follow(a, topics, changes)
+	}
 	switch {
 	case err != nil:
 		return false, err
@@ -84,7 +88,10 @@ func (r *Reader) noteLook(err error) {
 
 // checkPartitions looks for partitions that are gone. It returns true after it has ended the stream.
 func (r *Reader) checkPartitions(ctx context.Context, a *attempt) bool {
-	_, changes, err := r.compare(ctx, r.cluster(), a)
+	topics, changes, err := r.compare(ctx, r.cluster(), a)
+	if err == nil {
+		changes = r.follow(a, topics, changes)
+	}
 	if err != nil && ctx.Err() == nil {
 		r.log.Warn("the cluster's partitions could not be compared with those that are read", "err", err)
 	}
@@ -95,7 +102,7 @@ func (r *Reader) checkPartitions(ctx context.Context, a *attempt) bool {
 // attempt has ended meanwhile.
 func (r *Reader) compare(ctx context.Context, c cluster, a *attempt) ([]splits.Topic, splits.Changes, error) {
 	topics, err := r.subscribedTopics(ctx, c, r.known(a))
-	var missing *splits.MissingTopicsError
+	var missing *splits.MissingError
 	if err != nil && !errors.As(err, &missing) {
 		return nil, splits.Changes{}, err
 	}
@@ -107,15 +114,16 @@ func (r *Reader) compare(ctx context.Context, c cluster, a *attempt) ([]splits.T
 	return topics, splits.Diff(a.state().Splits, r.cfg.Subscription, r.cfg.Share, topics), nil
 }
 
+// known are the attempt's partitions but for those that are known to be gone.
 func (r *Reader) known(a *attempt) []checkpoint.Split {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return a.state().Splits
+	return slices.DeleteFunc(a.state().Splits, r.isGone)
 }
 
 // endWhereLost ends the stream where positions can no longer be followed, and tells whether it did.
 func (r *Reader) endWhereLost(a *attempt, changes splits.Changes) bool {
-	err := changes.Lost()
+	err := r.lost(changes)
 	if err == nil {
 		return false
 	}

@@ -44,7 +44,7 @@ func Diff(known []checkpoint.Split, sub Subscription, share Share, cluster []Top
 		switch {
 		case !ok || !slices.Contains(t.Partitions, s.Partition):
 			c.Vanished = append(c.Vanished, p)
-		case isRecreated(s.TopicID, t.ID) && !slices.ContainsFunc(c.Recreated, func(r Recreation) bool { return r.Topic == s.Topic }):
+		case IsRecreated(s.TopicID, t.ID) && !slices.ContainsFunc(c.Recreated, func(r Recreation) bool { return r.Topic == s.Topic }):
 			c.Recreated = append(c.Recreated, Recreation{Topic: s.Topic, Was: s.TopicID, Now: t.ID})
 		}
 	}
@@ -59,8 +59,8 @@ func Diff(known []checkpoint.Split, sub Subscription, share Share, cluster []Top
 	return c
 }
 
-// isRecreated is false where one of the ids is not known: brokers before 2.8 tell none.
-func isRecreated(was, now [16]byte) bool {
+// IsRecreated tells whether a topic's id is another one than it was. It is false where one of both is not known: brokers before 2.8 tell none.
+func IsRecreated(was, now [16]byte) bool {
 	var none [16]byte
 	return was != none && now != none && was != now
 }

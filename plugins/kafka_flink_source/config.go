@@ -41,19 +41,19 @@ func parseConfig(conf *service.ParsedConfig) (config, error) {
 	p := &benthosx.Parser{Conf: conf}
 	connection, err := benthosx.ConnectionFromConfig(conf)
 	p.Join(err)
-	group, topics, now := p.String(fieldGroupID), p.List(fieldTopics), time.Now()
+	group, subscription, now := p.String(fieldGroupID), subscriptionFromConfig(p), time.Now()
 	isolation := p.Enum(fieldIsolationLevel)
 	c := config{
 		reader: kafkasource.Config{
 			Connection:   connection.WithClientID(p.String(fieldClientIDPrefix)),
-			Subscription: splits.Subscription{Topics: topics},
+			Subscription: subscription,
 			Share: splits.Share{
 				Parallelism: int32(p.Int(1, fieldParallelism)), Index: int32(p.Int(0, fieldIndex)),
 			},
 			Group:         group,
 			CommitOffsets: p.Bool(fieldCommitOffsets),
-			Start:         startFromConfig(p, group, topics, now),
-			Stop:          stopFromConfig(p, group, topics, now),
+			Start:         startFromConfig(p, group, subscription, now),
+			Stop:          stopFromConfig(p, group, subscription, now),
 			Restore:       offsets.Restore{Policy: offsets.OnOutOfRange(p.Enum(fieldCheckpoint, fieldOnOutOfRange))},
 			ReadCommitted: isolation == readCommitted,
 		},

@@ -8,6 +8,8 @@ import (
 // Field names.
 const (
 	fieldTopics         = "topics"
+	fieldTopicPattern   = "topic_pattern"
+	fieldPartitions     = "partitions"
 	fieldGroupID        = "group_id"
 	fieldClientIDPrefix = "client_id_prefix"
 	fieldParallelism    = "parallelism"

@@ -25,8 +25,8 @@ func spec() *service.ConfigSpec {
 		Summary("Reads Kafka topics with the semantics of the Apache Flink Kafka source: start-up modes, bounded reads and checkpoints.").
 		Description(description).
 		Fields(benthosx.ConnectionFields()...).
+		Fields(subscriptionFields()...).
 		Fields(
-			topicsField(),
 			service.NewStringField(fieldGroupID).Default("").
 				Description("The consumer group whose committed offsets `startup.mode: group-offsets` starts from, and to which "+
 					"positions are committed for monitoring. The source is never a member of the group. Without a group nothing is committed.").
@@ -59,7 +59,7 @@ func spec() *service.ConfigSpec {
 }
 
 // wholeRule checks what no field can tell by itself, in the words of the config.
-const wholeRule = startStopRule + `
+const wholeRule = subscriptionRule + startStopRule + `
 let cp = this.checkpoint.or({})
 let auto = this.auto_commit.or({})
 let parallelism = this.parallelism.or(1).number().catch(null)
@@ -78,9 +78,6 @@ root = [
   },
   if $parallelism != null && $index != null && $parallelism >= 1 && $index >= $parallelism {
     "index: %v is not from 0 to parallelism - 1 = %v; processes are counted from 0".format($index, $parallelism - 1)
-  },
-  if this.topics.or([]).length() == 0 {
-    "topics names no topic"
   },
   if $cp.exists("interval") && $cp.store.or("").string().trim() == "" {
     "checkpoint.store is required: the label of the cache that keeps the checkpoints, one of pebble, checkpoint_file or checkpoint_memory"
@@ -101,21 +98,7 @@ root = [
   if $cp.min_pause.or("0s").string().parse_duration().catch(0) > 0 && $cp.max_concurrent.or(1).number().catch(1) > 1 {
     "checkpoint.min_pause and checkpoint.max_concurrent above 1 contradict each other: a pause after a checkpoint means that there is one at a time"
   },
-].filter(lint -> lint != null).concat($startStop)`
-
-func topicsField() *service.ConfigField {
-	return service.NewStringListField(fieldTopics).
-		Description("The topics to read, all partitions of each. They have to exist.").
-		Example([]any{"orders"}).
-		LintRule(`
-root = if this.type() == "array" {
-  if this.any(t -> t.string().trim() == "") {
-    [ "topics has an entry that is empty" ]
-  } else if this.unique().length() < this.length() {
-    [ "topics names a topic twice" ]
-  }
-}`)
-}
+].filter(lint -> lint != null).concat($startStop).concat($subscription)`
 
 func discoveryField() *service.ConfigField {
 	return service.NewDurationField(fieldDiscovery).Default("5m").

@@ -75,7 +75,7 @@ func TestBadInput(t *testing.T) {
 	}
 	for name, tc := range map[string]struct{ yaml, lint, err string }{
 		"unknown field": {with("", "topic: orders"), "field topic not recognised", ""},
-		"no topics":     {with("topics: [ orders ]\n", ""), "topics names no topic", "topics"},
+		"no topics":     {with("topics: [ orders ]\n", ""), "topics names no topic; name what to read in topics, topic_pattern or partitions", "topics"},
 		"empty topics":  {with("[ orders ]", "[]"), "topics names no topic", "no topic given"},
 		"empty topic":   {with("[ orders ]", `[ orders, " " ]`), "topics has an entry that is empty", "entry 1 is empty"},
 		"topic twice":   {with("[ orders ]", "[ orders, orders ]"), "topics names a topic twice", "listed twice"},
@@ -84,9 +84,17 @@ func TestBadInput(t *testing.T) {
 			`header_metadata.include_patterns: "a(" is not a regular expression of RE2: `,
 			`header_metadata.include_patterns: "a(" is not a regular expression of RE2: error parsing regexp: missing closing )`,
 		},
-		"topics a word": {with("[ orders ]", "orders"), "expected array value", ""},
-		"no servers":    {with(`bootstrap_servers: [ "localhost:9092" ]`+"\n", ""), "field bootstrap_servers is required", "bootstrap_servers"},
-		"no port":       {with("localhost:9092", "localhost"), `"localhost" is not host:port`, `"localhost" has no port`},
+		"topics a number":      {with("[ orders ]", "7"), `topics: "7" is neither a list of names nor one string`, "topics: 7 is neither a list"},
+		"topics of numbers":    {with("[ orders ]", "[ 7 ]"), "topics: \"[7]\" is neither a list of names", "topics: 7 is not the name of a topic"},
+		"topics as a string":   {with("[ orders ]", `"orders;;users"`), "topics has an entry that is empty", "entry 1 is empty"},
+		"topics and a pattern": {with("", "topic_pattern: orders"), "topics, topic_pattern: only one of them can be set", "topics, topic_pattern: only one of them can be set"},
+		"pattern empty":        {with("topics: [ orders ]", `topic_pattern: " "`), "topic_pattern matches no name", "topic_pattern: \" \" matches no name"},
+		"pattern wrong":        {with("topics: [ orders ]", `topic_pattern: "orders-("`), `topic_pattern: "orders-(" is no regular expression`, `topic_pattern: "orders-(" is no pattern`},
+		"pattern of Java":      {with("topics: [ orders ]", `topic_pattern: "(?!test).*"`), "has what Java's patterns know and RE2 does not", "has a lookaround, which Java's patterns know"},
+		"partitions wrong":     {with("topics: [ orders ]", `partitions: [ "orders" ]`), `partitions: "orders" is not of the form orders:0 or orders:0-3`, `partitions: "orders" names no partition`},
+		"partitions none":      {with("topics: [ orders ]", `partitions: []`), "topics names no topic", "no topic given"},
+		"no servers":           {with(`bootstrap_servers: [ "localhost:9092" ]`+"\n", ""), "field bootstrap_servers is required", "bootstrap_servers"},
+		"no port":              {with("localhost:9092", "localhost"), `"localhost" is not host:port`, `"localhost" has no port`},
 		"group-offsets without a group": {with("group_id: g\n", ""),
 			"startup.mode is group-offsets (the default), which needs group_id", "needs group_id"},
 		"unknown start mode":                  {with("", "startup: { mode: earliest }"), "value earliest is not a valid option", `startup.mode: "earliest"`},
@@ -154,9 +162,7 @@ func TestBadInput(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lints := lint(t, tc.yaml)
-			if name != "topics a word" { // which is no list, and so names no topic
-				require.Len(t, lints, 1, "one lint for one fault: %q", lints)
-			}
+			require.Len(t, lints, 1, "one lint for one fault: %q", lints)
 			require.Contains(t, lints[0], tc.lint)
 			if tc.err != "" {
 				_, err := parse(t, tc.yaml)
@@ -286,6 +292,40 @@ checkpoint:
 	require.Equal(t, offsets.EarliestOutOfRange, c.reader.Restore.Policy)
 	require.True(t, c.reader.ReadCommitted)
 	require.False(t, c.reader.CommitOffsets)
+}
+
+func TestSubscriptionReachesTheConfig(t *testing.T) {
+	with := func(subscription string) string {
+		return strings.Replace(minimal, "topics: [ orders ]", subscription, 1)
+	}
+	for yaml, want := range map[string]splits.Subscription{
+		`topics: orders`:                 {Topics: []string{"orders"}},
+		`topics: "orders; users ;"`:      {Topics: []string{"orders", "users"}},
+		`topics: [ orders, users ]`:      {Topics: []string{"orders", "users"}},
+		`partitions: [ "a:1-2", "b:0" ]`: {Partitions: []splits.Partition{{Topic: "a", Partition: 1}, {Topic: "a", Partition: 2}, {Topic: "b"}}},
+	} {
+		require.Empty(t, lint(t, with(yaml)), yaml)
+		c, err := parse(t, with(yaml))
+		require.NoError(t, err, yaml)
+		require.Equal(t, want, c.reader.Subscription, yaml)
+	}
+	yaml := with("topic_pattern: orders-[0-9]+")
+	require.Empty(t, lint(t, yaml))
+	c, err := parse(t, yaml)
+	require.NoError(t, err)
+	require.True(t, c.reader.Subscription.Covers(splits.Partition{Topic: "orders-12"}))
+	require.False(t, c.reader.Subscription.Covers(splits.Partition{Topic: "my-orders-12"}))
+
+	// The string of specific offsets belongs to the one topic that is named.
+	for yaml, fits := range map[string]bool{
+		`topics: "orders;"`: true, `partitions: [ "orders:0", "orders:1" ]`: true,
+		`topics: "orders;users"`: false, `topic_pattern: orders`: false, `partitions: [ "orders:0", "users:1" ]`: false,
+	} {
+		yaml = with(yaml) + `startup: { mode: specific-offsets, specific_offsets: "partition:0,offset:1" }`
+		_, err := parse(t, yaml)
+		require.Equal(t, fits, err == nil, yaml)
+		require.Equal(t, fits, len(lint(t, yaml)) == 0, yaml)
+	}
 }
 
 func TestStartAndStopInitialisersReachTheConfig(t *testing.T) {

@@ -111,7 +111,7 @@ let startStop = $startStop.concat([
   if $stops == "group-offsets" && this.group_id.or("").string().trim() == "" {
     "bounded.mode is group-offsets, which needs group_id"
   },
-  if this.topics.or([]).length() != 1 && ($startup.specific_offsets.type() == "string" || $bounded.specific_offsets.type() == "string") {
+  if $named.length() != 1 && ($startup.specific_offsets.type() == "string" || $bounded.specific_offsets.type() == "string") {
     "specific_offsets as a string names no topic, so the source has to read exactly one by its name; write a map for several: { orders: { 0: 42 } }"
   },
   if $stops == "specific-offsets" && $bounded.specific_offsets.string().contains("earliest-offset") {
@@ -124,23 +124,23 @@ let startStop = $startStop.concat([
 `
 
 // startFromConfig reads the start initialiser. A relative timestamp counts from now.
-func startFromConfig(p *benthosx.Parser, group string, topics []string, now time.Time) offsets.Start {
+func startFromConfig(p *benthosx.Parser, group string, sub splits.Subscription, now time.Time) offsets.Start {
 	s := offsets.Start{Mode: offsets.StartMode(p.Enum(fieldStartup, fieldMode)), Group: group}
 	s.Reset = offsets.DefaultReset(s.Mode)
 	if p.Conf.Contains(fieldStartup, fieldOffsetReset) {
 		s.Reset = offsets.Reset(p.Enum(fieldStartup, fieldOffsetReset))
 	}
 	s.TimestampMS = timestampFromConfig(p, fieldStartup, s.Mode == offsets.TimestampStart, now)
-	s.Offsets = specificFromConfig(p, fieldStartup, s.Mode == offsets.SpecificStart, topics)
+	s.Offsets = specificFromConfig(p, fieldStartup, s.Mode == offsets.SpecificStart, sub.Names())
 	return s
 }
 
 // stopFromConfig reads the stop initialiser.
-func stopFromConfig(p *benthosx.Parser, group string, topics []string, now time.Time) offsets.Stop {
+func stopFromConfig(p *benthosx.Parser, group string, sub splits.Subscription, now time.Time) offsets.Stop {
 	s := offsets.Stop{
 		Mode: offsets.StopMode(p.Enum(fieldBounded, fieldMode)), Group: group, KeepRunning: p.Bool(fieldBounded, fieldKeepRunning)}
 	s.TimestampMS = timestampFromConfig(p, fieldBounded, s.Mode == offsets.TimestampStop, now)
-	s.Offsets = specificFromConfig(p, fieldBounded, s.Mode == offsets.SpecificStop, topics)
+	s.Offsets = specificFromConfig(p, fieldBounded, s.Mode == offsets.SpecificStop, sub.Names())
 	return s
 }
 
