@@ -44,15 +44,23 @@ func (r *Reader) follow(a *attempt, topics []splits.Topic, changes splits.Change
 		return changes
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.att != a || a.halted || r.closing {
+		r.mu.Unlock()
 		return splits.Changes{}
 	}
 	r.retire(a, changes.Vanished)
+	var renewed []string
 	for _, again := range changes.Recreated {
 		changes.New = append(changes.New, r.renew(a, again, topics)...)
+		renewed = append(renewed, again.Topic)
 	}
 	r.readOn(a, topics)
+	client := a.client
+	r.mu.Unlock()
+	if client != nil {
+		// Else it would go on to ask for the old id. It waits for the client's look at the cluster, so nobody may wait for us.
+		client.PurgeTopicsFromConsuming(renewed...)
+	}
 	slices.SortFunc(changes.New, splits.Compare)
 	return splits.Changes{New: changes.New}
 }
@@ -83,17 +91,14 @@ func (r *Reader) retire(a *attempt, parts []splits.Partition) {
 
 // renew drops the positions of a topic that was created again, and returns its partitions, which are new.
 func (r *Reader) renew(a *attempt, again splits.Recreation, topics []splits.Topic) (parts []splits.Partition) {
-	var dropped []splits.Partition
 	a.splits = slices.DeleteFunc(a.splits, func(s *split) bool {
 		if s.pos.Topic != again.Topic {
 			return false
 		}
-		dropped = append(dropped, at(s.pos))
 		delete(a.byPart[again.Topic], s.pos.Partition)
 		delete(r.gone, at(s.pos))
 		return true
 	})
-	a.unassign(dropped)
 	for _, t := range topics {
 		for _, n := range t.Partitions {
 			if p := (splits.Partition{Topic: t.Name, Partition: n}); t.Name == again.Topic && r.cfg.Share.Owns(p) {
