@@ -16,6 +16,13 @@ const (
 	HeaderValue = "value"
 )
 
+// ReadTombstone is the mark of a null value as the source sets it. Mappings see true, and what they set is true itself, so
+// the sink can tell a mark that was left behind from one that somebody means.
+type ReadTombstone struct{}
+
+// Copy makes the value that mappings see.
+func (ReadTombstone) Copy() any { return true }
+
 // Headers are the headers of a record as the source hands them on, in order and with duplicates (rule 9). Copies of a
 // message share the value, so nobody may change it; who asks for it in a mapping gets a list of its own, which is only
 // made then.

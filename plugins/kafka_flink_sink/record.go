@@ -56,24 +56,19 @@ func (b *recordBuilder) fill(r *kafkasink.Record, batch service.MessageBatch, i 
 
 // content is the value of the record, nil for a null one, which is not an empty one (rule 9).
 //
-// A mark that says null, and content, contradict each other. Either may be what is meant: a mapping that makes events of
-// tombstones and an archive that begins with one have left the mark behind, a mapping that adds a field to whatever comes
-// has given content to a deletion. Whichever won, the other would be lost without a word, so such a batch is refused.
+// Where a mapping has set the mark, null is meant, whatever the content is. Where it is still the source's, content that
+// was made since contradicts it, and either may be what is meant: a mapping that makes events of tombstones and an archive
+// that begins with one have left the mark behind, a mapping that adds a field to whatever comes has given content to a
+// deletion. Whichever won, the other would be lost without a word, so such a batch is refused.
 func content(msg *service.Message) ([]byte, error) {
 	value, err := msg.AsBytes()
 	if err != nil {
 		return nil, fmt.Errorf("value: %w", err)
 	}
-	null, err := marked(msg)
+	null, err := marked(msg, value)
 	switch {
-	case err != nil:
+	case err != nil, null:
 		return nil, err
-	case null && len(value) > 0:
-		return nil, fmt.Errorf("@%[1]s is true, which means a null value, and the message has content, %[2]d bytes, and one of them "+
-			"would be lost; to write null empty it, by root = \"\"; to write the content remove the mark, by meta %[1]s = deleted()",
-			benthosx.MetaTombstone, len(value))
-	case null:
-		return nil, nil
 	case value == nil:
 		return []byte{}, nil
 	}
@@ -81,11 +76,18 @@ func content(msg *service.Message) ([]byte, error) {
 }
 
 // marked tells whether the message is marked as one with a null value.
-func marked(msg *service.Message) (bool, error) {
-	mark, _ := msg.MetaGetMut(benthosx.MetaTombstone)
+func marked(msg *service.Message, content []byte) (bool, error) {
+	mark, _ := msg.MetaGetImmut(benthosx.MetaTombstone)
 	switch mark := mark.(type) {
 	case nil:
 		return false, nil
+	case benthosx.ReadTombstone:
+		if len(content) == 0 {
+			return true, nil
+		}
+		return false, fmt.Errorf("@%[1]s is true, since a record with a null value was read, and the message has content by now, "+
+			"%[2]d bytes, and one of them would be lost; to write null set it, by meta %[1]s = true, to write the content remove it, "+
+			"by meta %[1]s = deleted()", benthosx.MetaTombstone, len(content))
 	case bool:
 		return mark, nil
 	case string:

@@ -262,17 +262,19 @@ func TestTimestamp(t *testing.T) {
 
 // TestTombstone: what the mark and the content are together, and what is written. Neither is lost without a word.
 func TestTombstone(t *testing.T) {
-	const contradiction = "@kafka_tombstone_message is true, which means a null value, and the message has content, 1 bytes"
+	read := benthosx.ReadTombstone{}
 	for name, tc := range map[string]struct {
 		mark    any
 		content string
 		null    bool
 		err     string
 	}{
+		"as it was read":             {mark: read, null: true},
+		"read, content made since":   {mark: read, content: "v", err: "since a record with a null value was read, and the message has content by now, 1 bytes"},
 		"set":                        {mark: true, null: true},
 		"set as text":                {mark: "true", null: true},
-		"set beside content":         {mark: true, content: "v", err: contradiction},
-		"set as text beside content": {mark: "true", content: "v", err: contradiction},
+		"set beside content":         {mark: true, content: "v", null: true},
+		"set as text beside content": {mark: "true", content: "v", null: true},
 		"not set":                    {mark: false, content: "v"},
 		"not set, as text":           {mark: "false", content: "v"},
 		"not set and empty":          {mark: false},
@@ -284,7 +286,11 @@ func TestTombstone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			msg := service.NewMessage([]byte(tc.content))
-			msg.MetaSetMut("kafka_tombstone_message", tc.mark)
+			if tc.mark == any(read) {
+				msg.MetaSetImmut("kafka_tombstone_message", read)
+			} else {
+				msg.MetaSetMut("kafka_tombstone_message", tc.mark)
+			}
 			records, err := builder(t, "").build(service.MessageBatch{msg})
 			if tc.err != "" {
 				require.ErrorContains(t, err, "message 0 of a batch of 1: ")
@@ -293,7 +299,9 @@ func TestTombstone(t *testing.T) {
 			}
 			require.NoError(t, err)
 			require.Equal(t, tc.null, records[0].Value == nil)
-			require.Equal(t, tc.content, string(records[0].Value))
+			if !tc.null {
+				require.Equal(t, tc.content, string(records[0].Value))
+			}
 		})
 	}
 }

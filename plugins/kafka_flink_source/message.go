@@ -115,7 +115,7 @@ func (m *messages) fill(msg *service.Message, rec *kgo.Record) {
 		m.named.set(msg, rec.Headers)
 	}
 	if rec.Value == nil {
-		msg.MetaSetMut(benthosx.MetaTombstone, true)
+		msg.MetaSetImmut(benthosx.MetaTombstone, benthosx.ReadTombstone{})
 	}
 }
 
