@@ -30,6 +30,7 @@ func (r *Reader) takeUp(ctx context.Context, a *attempt, topics []splits.Topic, 
 			return fmt.Errorf("taking up partitions %s, whose beginning has to be in the consumer group first: %w",
 				splits.Format(parts), err)
 		}
+		killpoint.Hit("discovery", "committed")
 	}
 	r.mu.Lock()
 	if r.att != a || a.halted || a.broken || r.closing {

@@ -85,7 +85,7 @@ func (tr *trial) committed(ctx context.Context) ([]int64, error) {
 		if err != nil {
 			return nil, err
 		}
-		for partition := range int32(partitions) {
+		for partition := range tr.scenario.each() {
 			all = append(all, offsets[partition])
 		}
 	}

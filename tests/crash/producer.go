@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -24,6 +25,8 @@ type producer struct {
 	recordOf maker
 	// perSecond is how many records a second each partition gets.
 	perSecond atomic.Int64
+	// open is how many partitions exist.
+	open atomic.Int32
 
 	stop    context.CancelFunc
 	ended   chan struct{}
@@ -43,11 +46,13 @@ func newProducer(bootstrap, topics []string, partitions int32) (*producer, error
 	if err != nil {
 		return nil, fmt.Errorf("making the producer: %w", err)
 	}
-	return &producer{
+	p := &producer{
 		client: client, topics: topics, each: partitions, recordOf: record, began: time.Now().Truncate(time.Millisecond),
 		written: make([]int64, int(partitions)*len(topics)), acked: make([]int64, int(partitions)*len(topics)),
 		stop: func() {}, ended: make(chan struct{}),
-	}, nil
+	}
+	p.open.Store(int32(len(p.written)))
+	return p, nil
 }
 
 // startProducer starts a producer that writes so many records a second to each partition; recordOf is nil for the usual ones.
@@ -56,6 +61,12 @@ func startProducer(bootstrap, topics []string, partitions int32, perSecond int, 
 	if err != nil {
 		return nil, err
 	}
+	p.start(perSecond, recordOf)
+	return p, nil
+}
+
+// start lets it write.
+func (p *producer) start(perSecond int, recordOf maker) {
 	if recordOf != nil {
 		p.recordOf = recordOf
 	}
@@ -63,7 +74,32 @@ func startProducer(bootstrap, topics []string, partitions int32, perSecond int, 
 	var ctx context.Context
 	ctx, p.stop = context.WithCancel(context.Background())
 	go p.run(ctx)
-	return p, nil
+}
+
+// grow adds a partition to the topic, which is written to as soon as it is there.
+func (p *producer) grow(ctx context.Context) error {
+	number := p.open.Load()
+	if number == p.each {
+		return fmt.Errorf("the input has %d partitions, and cannot have more", number)
+	}
+	resp, err := kadm.NewClient(p.client).UpdatePartitions(ctx, int(number)+1, p.topics[0])
+	if err = cmp.Or(err, resp.Error()); err != nil {
+		return fmt.Errorf("adding partition %d: %w", number, err)
+	}
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		p.client.ForceMetadataRefresh()
+		if leader, _, err := p.client.PartitionLeader(p.topics[0], number); err == nil && leader >= 0 {
+			p.open.Store(number + 1)
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for partition %d: %w", number, ctx.Err())
+		}
+	}
 }
 
 // writeAll writes so many records to each partition, and waits until they are there.
@@ -82,7 +118,7 @@ func writeAll(bootstrap, topics []string, partitions int32, each int) (*producer
 
 // write writes so many records to each partition.
 func (p *producer) write(each int) {
-	for partition := range int32(len(p.written)) {
+	for partition := range p.open.Load() {
 		for range each {
 			// Without a limit: what was begun is to be written, or the numbers would have holes.
 			p.client.Produce(context.Background(), p.record(partition, p.written[partition]), p.acknowledged)

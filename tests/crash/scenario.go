@@ -31,6 +31,11 @@ type scenario struct {
 	repeats bool
 	// bounded is set where the input has an end.
 	bounded string
+	// discovery is the source's discovery_interval; empty: the usual one.
+	discovery string
+	// grows is how many partitions the input may have in the end, one or more being added now and then; 0: it has what it
+	// has.
+	grows int32
 	// perSecond is how many records a second each partition gets; 0: 500.
 	perSecond int
 	// shutdown is the shutdown_timeout; empty: 30s.
@@ -125,11 +130,11 @@ func split(list string) (picked []scenario, troubled, inputs []string, err error
 		case len(pickShapes(name)) > 0: // another test's
 		case slices.Contains(troubles, name):
 			troubled = append(troubled, name)
-		case name == "table": // another test's
+		case name == "table", len(pickGrowing(name)) > 0: // another test's
 		case slices.Contains(behind, name):
 			inputs = append(inputs, name)
 		default:
-			return nil, nil, nil, fmt.Errorf("scenario %q is none of %s, %s, %s, shapes, the name of one, table, all", name, scenarioNames(), troubleNames(),
+			return nil, nil, nil, fmt.Errorf("scenario %q is none of %s, %s, %s, shapes, the name of one, table, discovery, all", name, scenarioNames(), troubleNames(),
 				strings.Join(behind, ", "))
 		}
 	}
@@ -209,6 +214,9 @@ func (s scenario) source(n names, topics, group string) string {
 	how := flow(s.solo)
 	if s.solo == "" {
 		how = "checkpoint: { store: state, " + flow(s.checkpoint) + " }"
+	}
+	if s.discovery != "" {
+		how = "discovery_interval: " + s.discovery + ", " + how
 	}
 	return fmt.Sprintf(`kafka_flink_source: { bootstrap_servers: [ %q ], topics: [ %s ], group_id: %s, startup: %s, %s%s }`,
 		n.Bootstrap, topics, group, cmp.Or(s.startup, "{ mode: earliest-offset }"), s.bounded, how)

@@ -77,11 +77,11 @@ type identity struct {
 
 // lanes is how many partitions the input has in all.
 func (s scenario) lanes() int32 {
-	if s.twoTopics {
-		return 2 * partitions
-	}
-	return partitions
+	return s.each() * int32(len(s.inTopics(names{})))
 }
+
+// each is how many partitions a topic of the input has, or may have.
+func (s scenario) each() int32 { return max(partitions, s.grows) }
 
 func (s scenario) inTopics(n names) []string {
 	if s.twoTopics {
@@ -144,7 +144,8 @@ func (s scenario) newChecker(n names, original func(int32, int64) *kgo.Record) *
 	}
 	c.wanted = func(partition int32, v int64) bool { return ways[partition/lanes].wanted(v / s.perRecord()) }
 	c.keyedOrder, c.noOrder, c.lossy = s.repeats, s.threads > 1, s.lossy
-	c.behind = s.solo != "" && (s.refusing || s.brokerToo)
+	// Where kills and stops take turns, a stop may come before what the kill has left to repeat was read.
+	c.behind = s.solo != "" && (s.refusing || s.brokerToo || s.grows > 0)
 	return c
 }
 

@@ -74,9 +74,13 @@ func newTrial(s scenario, n names, cluster *realkafka.Cluster, binary string, rn
 	if err := os.WriteFile(tr.conf(), text, 0o644); err != nil {
 		return nil, fmt.Errorf("writing the config: %w", err)
 	}
-	if tr.producer, err = startProducer(cluster.Bootstrap(), s.inTopics(n), partitions, s.rate(), s.recordOf); err != nil {
+	if tr.producer, err = newProducer(cluster.Bootstrap(), s.inTopics(n), s.each()); err != nil {
 		return nil, err
 	}
+	if s.grows > 0 {
+		tr.producer.open.Store(partitions)
+	}
+	tr.producer.start(s.rate(), s.recordOf)
 	if err := tr.look(); err != nil {
 		tr.close()
 		return nil, err
