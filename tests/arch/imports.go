@@ -58,6 +58,7 @@ var rooms = []room{
 	{path: "internal/headerexpr", kind: core, level: 10},
 	{path: "internal/checkpoint", kind: core, level: 5},
 	{path: "internal/killpoint", kind: core, level: 1},
+	{path: "internal/repeats", kind: core, level: 1},
 	{path: "internal/child", kind: core, level: 1},
 	{path: "tests/metadata", kind: edge, level: 100},
 	{path: "tests", kind: witness, level: 100, apart: true},
