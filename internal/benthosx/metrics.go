@@ -1,7 +1,9 @@
 package benthosx
 
 import (
+	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redpanda-data/benthos/v4/public/service"
@@ -38,4 +40,20 @@ func (m *streamMetrics) Time(name string, d time.Duration) {
 		t, _ = m.timers.LoadOrStore(name, m.to.NewTimer(name))
 	}
 	t.(*service.MetricTimer).Timing(d.Nanoseconds())
+}
+
+// forgets is set where the metrics exporter takes a gauge away that is set to NaN.
+var forgets atomic.Bool
+
+// ExporterForgets notes that the process's metrics exporter takes a gauge away that is set to NaN.
+func ExporterForgets() { forgets.Store(true) }
+
+// ForgetGauge takes one series of a gauge away, or sets it to 0 where the exporter cannot: a value that stays for ever
+// would be taken for a partition that is still behind.
+func ForgetGauge(g *service.MetricGauge, labelValues ...string) {
+	if forgets.Load() {
+		g.SetFloat64(math.NaN(), labelValues...)
+		return
+	}
+	g.Set(0, labelValues...)
 }
