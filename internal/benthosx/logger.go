@@ -5,11 +5,18 @@ import (
 	"log/slog"
 
 	"github.com/redpanda-data/benthos/v4/public/service"
+
+	"github.com/tidegate/tidegate/internal/repeats"
 )
 
-// Logger returns the component's Benthos logger as a slog.Logger. Levels are Benthos's to filter.
+// limiterKey is the key of what holds a stream's repeated lines back, among the generics.
+type limiterKey struct{ streamID string }
+
+// Logger returns the component's Benthos logger as a slog.Logger. Levels are Benthos's to filter. What the components of
+// one stream say again and again, such as that a broker is away, is held back for all of them together.
 func Logger(res *service.Resources) *slog.Logger {
-	return slog.New(&logHandler{to: res.Logger()})
+	limiter, _ := res.GetOrSetGeneric(limiterKey{res.StreamID()}, repeats.NewLimiter())
+	return slog.New(limiter.(*repeats.Limiter).Handler(&logHandler{to: res.Logger()}))
 }
 
 type logHandler struct {

@@ -25,6 +25,7 @@ func StreamOf(res *service.Resources) *checkpoint.Stream {
 	log := Logger(res).With("component", "checkpoint")
 	v, _ := res.GetOrSetGeneric(key, checkpoint.NewStream(checkpoint.StreamOptions{
 		ID:      res.StreamID(),
+		Version: res.EngineVersion(),
 		Logger:  log,
 		Metrics: &streamMetrics{to: res.Metrics()},
 		Fatal: func(cause error) {

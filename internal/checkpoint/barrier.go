@@ -147,7 +147,9 @@ func (m *Machine) completeBarrier() {
 		m.nextCheckpoint++
 		m.positions = entry.After
 		m.checkpoints = append(m.checkpoints, checkpoint{entry: entry})
+		m.do(Report{What: ReportSealed, Checkpoint: m.barrierNumber, Lost: entry.Committables})
 	} else {
+		m.do(Report{What: ReportUnchanged, Checkpoint: m.barrierNumber})
 		m.do(StopTimer{Timer{Kind: TimerTimeout, Of: m.barrierNumber}})
 		m.recordDue = m.recordDue || m.closingDue()
 	}
@@ -239,9 +241,13 @@ func (m *Machine) onTimeout(n uint64) {
 			m.failover(ReasonTimeout, cause)
 			return
 		}
+		reason := ReasonFlush
+		if m.barrier == barrierDraining {
+			reason = ReasonDrain
+		}
 		cause = fmt.Errorf("%w: %s", cause, m.lagging())
 		m.cancelBarrier()
-		m.decline(n, cause)
+		m.decline(n, reason, cause)
 		return
 	}
 	i := slices.IndexFunc(m.checkpoints, func(c checkpoint) bool { return c.entry.Checkpoint == n })
@@ -253,7 +259,7 @@ func (m *Machine) onTimeout(n uint64) {
 		return
 	}
 	m.checkpoints[i].declined = true
-	m.decline(n, cause)
+	m.decline(n, ReasonWrite, cause)
 }
 
 // lagging says what the barrier under way is waiting for.

@@ -54,6 +54,9 @@ type SourceDeclaration struct {
 	Checkpoint *Config
 	// OpenStore opens the state store; it is called once, when every component has joined.
 	OpenStore func(ctx context.Context) (Store, error)
+	// About says in words, once it has begun, what the source reads and from where; Totals what it has read. nil for none.
+	About  func() string
+	Totals func() Totals
 }
 
 // SourcesIndex is the Index of a declared Pool that stands for the index of the stream's sources: processes that share the
@@ -67,13 +70,22 @@ type SinkDeclaration struct {
 	// at once where it is SourcesIndex.
 	Pool   Pool
 	OnLost Policy
+	// Guarantee is delivery_guarantee, for words.
+	Guarantee string
+	// About and Totals are a source's, for what the sink writes.
+	About  func() string
+	Totals func() Totals
+	// IDs is told now and then how many ids of the pool are free, and how many are not; nil for nobody.
+	IDs func(free, inUse int)
 }
 
 // StreamOptions are what a Stream needs of its host.
 type StreamOptions struct {
 	// ID is the Benthos stream id, empty outside streams mode.
-	ID     string
-	Logger *slog.Logger
+	ID string
+	// Version is that of the build, for the log.
+	Version string
+	Logger  *slog.Logger
 	// Metrics is nil for none.
 	Metrics Metrics
 	// Fatal ends the process, or in streams mode the stream, with a cause. It must not block.

@@ -227,18 +227,19 @@ type (
 	Report struct {
 		What       ReportKind
 		Checkpoint uint64
-		Lost       []Committable
-		Reason     Reason
-		Cause      error
+		// Lost are the transactions that are lost; for ReportSealed those that were sealed.
+		Lost   []Committable
+		Reason Reason
+		Cause  error
 	}
 	// Die ends the process with a cause. Nothing is done after it but to answer Closing.
 	Die struct{ Cause error }
 )
 
-// Reason is why an attempt ended.
+// Reason is why an attempt ended, or a checkpoint was declined.
 type Reason string
 
-// The reasons.
+// The reasons of a failover.
 const (
 	ReasonInput    Reason = "input"
 	ReasonOutput   Reason = "output"
@@ -248,15 +249,30 @@ const (
 	ReasonLost     Reason = "lost_transaction"
 )
 
+// The reasons for which a checkpoint is declined.
+const (
+	// ReasonDrain: what the sources had emitted was not acknowledged in time. ReasonFlush: the brokers have not acknowledged
+	// every record in time. ReasonWrite: the record was not written in time, or certainly not at all.
+	ReasonDrain Reason = "drain"
+	ReasonFlush Reason = "flush"
+	ReasonWrite Reason = "write"
+)
+
 // ReportKind says what a Report is about.
 type ReportKind uint8
 
 // The reports.
 const (
 	ReportStarted ReportKind = iota
+	// ReportSealed: every sink has sealed. ReportUnchanged: nothing has come since the last checkpoint, so that there is
+	// none to record.
+	ReportSealed
+	ReportUnchanged
 	ReportRecorded
 	ReportCommitted
 	ReportDeclined
+	// ReportGivenUp: a checkpoint was rewound, and will never be committed.
+	ReportGivenUp
 	ReportFailover
 	ReportReplay
 	ReportLost
@@ -267,8 +283,8 @@ const (
 
 func (k ReportKind) String() string {
 	return [...]string{
-		"started", "recorded", "committed", "declined", "failover", "replay", "lost", "dropped", "stopped",
-		"hard stop",
+		"started", "sealed", "unchanged", "recorded", "committed", "declined", "given up", "failover", "replay", "lost",
+		"dropped", "stopped", "hard stop",
 	}[k]
 }
 
@@ -347,7 +363,7 @@ func (a SetTimer) String() string  { return fmt.Sprintf("set %v to %v", a.Timer,
 func (a StopTimer) String() string { return "stop " + a.Timer.String() }
 func (a Report) String() string {
 	s := fmt.Sprintf("report %v %d", a.What, a.Checkpoint)
-	if len(a.Lost) > 0 {
+	if len(a.Lost) > 0 && a.What != ReportSealed { // the seals before it say so
 		s += fmt.Sprintf(" %v", a.Lost)
 	}
 	if a.Cause != nil {

@@ -44,7 +44,11 @@ func (r *run) perform(a Action) {
 		r.verify(a)
 	case Commit:
 		r.ask(r.ctx, func(ctx context.Context) (Event, error) {
+			began := time.Now()
 			done, err := r.commit(ctx, a)
+			if err == nil {
+				r.stream.opts.Metrics.Time(metricCommit, time.Since(began))
+			}
 			r.countVerdicts(done.Verdicts)
 			return done, err
 		}, r.broken)
@@ -164,7 +168,9 @@ func (r *run) writeRecord(a Write) {
 		defer r.work.Done()
 		data := EncodeRecord(&rec)
 		r.stream.opts.Metrics.Gauge(metricRecordBytes, int64(len(data)))
+		began := time.Now()
 		err := r.store.Put(context.WithoutCancel(r.ctx), rec.Number, data)
+		r.stream.opts.Metrics.Time(metricWrite, time.Since(began))
 		done := WriteDone{Number: rec.Number, Outcome: Durable, Cause: err}
 		switch {
 		case errors.Is(err, ErrNotWritten):
@@ -195,7 +201,11 @@ func (r *run) performBarrier(a Action) {
 		r.pauses.Add(1)
 		r.ask(r.barrierCtx, func(ctx context.Context) (Event, error) {
 			defer r.pauses.Done()
+			began := time.Now()
 			st, err := src.Pause(ctx)
+			if err == nil {
+				r.stream.opts.Metrics.Time(metricDrain, time.Since(began))
+			}
 			st.Source = a.Source
 			return Drained{Checkpoint: a.Checkpoint, State: st}, err
 		}, func(err error) { r.failed(attempt, ReasonInput, fmt.Errorf("%s: %w", a.Source, err)) })
@@ -230,6 +240,7 @@ func (r *run) performStart(a Action) {
 		seat := r.seatOf(a.State.Source)
 		seat.asSource.Start(r.tag(a.Attempt), a.State)
 		seat.start()
+		r.announceLate(seat)
 	case StartSink:
 		seat := r.seatOf(a.Sink)
 		seat.asSink.Start(r.tag(a.Attempt), a.ID)

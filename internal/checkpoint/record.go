@@ -119,10 +119,10 @@ func (m *Machine) recordDurable(w *pendingWrite) {
 		if c := &m.checkpoints[i]; c.state == checkpointSealed && c.entry.Checkpoint <= w.upTo {
 			c.state, c.declined = checkpointRecorded, false
 			m.do(StopTimer{Timer{Kind: TimerTimeout, Of: c.entry.Checkpoint}})
+			m.do(Report{What: ReportRecorded, Checkpoint: c.entry.Checkpoint})
 		}
 	}
 	m.forget()
-	m.do(Report{What: ReportRecorded, Checkpoint: w.upTo})
 	switch {
 	case m.phase == phaseFirstRecord:
 		m.enterInitIDs()
@@ -172,7 +172,7 @@ func (m *Machine) recordFailed(w *pendingWrite, cause error) {
 				m.do(StopTimer{Timer{Kind: TimerTimeout, Of: c.entry.Checkpoint}})
 			}
 		}
-		m.decline(w.upTo, cause)
+		m.decline(w.upTo, ReasonWrite, cause)
 	}
 }
 
@@ -198,9 +198,9 @@ func (m *Machine) retryRecord(cause error) {
 }
 
 // decline counts a checkpoint that was not recorded; too many in a row are a failover.
-func (m *Machine) decline(number uint64, cause error) {
+func (m *Machine) decline(number uint64, reason Reason, cause error) {
 	m.declines++
-	m.do(Report{What: ReportDeclined, Checkpoint: number, Cause: cause})
+	m.do(Report{What: ReportDeclined, Checkpoint: number, Reason: reason, Cause: cause})
 	if m.closing() {
 		m.die(fmt.Errorf("last checkpoint declined: %w", cause))
 		return

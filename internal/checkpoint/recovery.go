@@ -191,6 +191,7 @@ func (m *Machine) dropFrom(n uint64) {
 		}
 		m.positions = mergeInto(m.positions, c.entry.Before)
 		for _, d := range m.checkpoints[i:] {
+			m.do(Report{What: ReportGivenUp, Checkpoint: d.entry.Checkpoint})
 			m.freeIDs(d.entry, idDirty)
 		}
 		m.checkpoints = m.checkpoints[:i]

@@ -42,6 +42,11 @@ type run struct {
 
 	offsets offsetCommits
 	gauges  gauges
+	pulse   *pulse
+	// restored is the record that the run began with, nil for none; announced are the components that the log has said are
+	// running, nil before the first attempt. The loop's own.
+	restored  *Record
+	announced map[*Seat]bool
 }
 
 // fired is the event of a timer before the loop has checked that the timer was not stopped or set anew meanwhile.
@@ -53,7 +58,7 @@ type fired struct {
 func newRun(s *Stream, b *build, cfg Config) *run {
 	r := &run{
 		stream: s, build: b, cfg: cfg, events: make(chan any, eventBound), begun: make(chan struct{}), ended: make(chan struct{}),
-		timers: map[Timer]*time.Timer{},
+		timers: map[Timer]*time.Timer{}, pulse: newPulse(),
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	r.barrierCtx, r.cancelBarrier = context.WithCancel(r.ctx)
@@ -87,7 +92,10 @@ func (r *run) begin(attempt uint64) {
 			r.stream.leaves(errUnrecovered)
 		}
 		close(r.begun)
-		r.logRestored(newest)
+		r.restored = newest
+		r.gauges.restore(newest)
+		zeroMetrics(r.stream.opts.Metrics)
+		r.logRestored()
 		r.handle(Begin{})
 		r.loop()
 		r.work.Wait()
@@ -224,8 +232,10 @@ func (r *run) checkTraces() error {
 
 // loop takes events until the run is stopped.
 func (r *run) loop() {
-	tick := time.NewTicker(gaugeInterval)
+	tick, status := time.NewTicker(gaugeInterval), time.NewTicker(minute)
 	defer tick.Stop()
+	defer status.Stop()
+	defer r.endGauges()
 	for {
 		select {
 		case <-r.ctx.Done():
@@ -233,6 +243,8 @@ func (r *run) loop() {
 			return
 		case <-tick.C:
 			r.setGauges()
+		case <-status.C:
+			r.minute()
 		case ev := <-r.events:
 			switch ev := ev.(type) {
 			case fired:

@@ -26,6 +26,8 @@ type Seat struct {
 	asSink   Sink
 	joined   bool
 	left     bool
+	// begun is set, without checkpoints, once the component is at work.
+	begun bool
 	// claimed is the cluster that a sink's transactional ids are on, once that is known.
 	claimed *string
 	// closing is set on a source once the engine closes it.
@@ -309,9 +311,12 @@ func (s *Seat) Leave() {
 	if last && b == st.next {
 		st.next = nil // Closed before it connected: what is declared next is another build.
 	}
-	r := b.run
+	r, w := b.run, st.unwatch(s)
 	st.mu.Unlock()
 	if last && r != nil {
 		r.stop()
+	}
+	if w != nil {
+		w.end()
 	}
 }

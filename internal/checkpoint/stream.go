@@ -18,6 +18,8 @@ import (
 // the running one instead (a sequence).
 type Stream struct {
 	opts StreamOptions
+	// ctx is for log lines alone.
+	ctx context.Context
 
 	mu   sync.Mutex
 	next *build // declared, nobody has joined
@@ -28,6 +30,9 @@ type Stream struct {
 	unfinished error
 	// lastAttempt is the highest attempt of all incarnations: none is used twice (rule 8).
 	lastAttempt uint64
+	// watched are the components at work that have no checkpoints, watcher is set while there are some.
+	watched []*Seat
+	watcher *watcher
 }
 
 type build struct {
@@ -99,7 +104,7 @@ func NewStream(opts StreamOptions) *Stream {
 	if opts.Metrics == nil {
 		opts.Metrics = noMetrics{}
 	}
-	return &Stream{opts: opts}
+	return &Stream{opts: opts, ctx: context.Background()}
 }
 
 // What a process that ends may leave to the next one.

@@ -30,7 +30,7 @@ func Slow(log *slog.Logger, bootstrap []string, what string) (done func()) {
 			case <-t.C:
 			}
 			log.Warn("Kafka has not answered yet, still waiting: the broker is overloaded or frozen, or something on the way "+
-				"swallows packets", "waiting_for", what, "for", time.Since(began).Round(time.Second).String(),
+				"swallows packets", "waiting_for", what, "for", time.Since(began).Round(time.Second),
 				"bootstrap_servers", strings.Join(bootstrap, ","))
 			t.Reset(slowAgain)
 		}

@@ -100,12 +100,8 @@ type Config struct {
 	MaxMessageBytes int32
 
 	Log *slog.Logger
-	// Dropped and Lost count records (rule 12); nil counts nowhere. Dropped are those of an attempt that is over: its
-	// successor emits them again. Lost are those that could not be sent with guarantee none.
-	Dropped, Lost func(records int)
-	// Committed and Aborted count the transactions that no checkpoint decides about; nil counts nowhere.
-	Committed func(batches, records int)
-	Aborted   func()
+	// Metrics are what the sink counts; nil fields count nowhere.
+	Metrics Metrics
 }
 
 func (c Config) withDefaults() Config {
@@ -133,18 +129,7 @@ func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	if c.Dropped == nil {
-		c.Dropped = func(int) {}
-	}
-	if c.Lost == nil {
-		c.Lost = func(int) {}
-	}
-	if c.Committed == nil {
-		c.Committed = func(int, int) {}
-	}
-	if c.Aborted == nil {
-		c.Aborted = func() {}
-	}
+	c.Metrics = c.Metrics.withDefaults()
 	return c
 }
 

@@ -70,9 +70,12 @@ func newEntry(records []*kgo.Record, bytes int64) *entry {
 // group is a transaction and the batches in it.
 type group struct {
 	window  *window
+	acks    *acks
 	explain func(topic string, err error) error
 	id      int32
 	tx      opened
+	// records is how many are committed.
+	records int64
 
 	// entries, handing and closed are guarded by groups.mu; entries are constant once closed.
 	entries []*entry
@@ -96,8 +99,8 @@ type group struct {
 // errStopped is the cause of a group that was stopped without a failure.
 var errStopped = errors.New("the transaction was given up")
 
-func newGroup(l ledger, id int32, w *window, explain func(string, error) error) *group {
-	g := &group{window: w, explain: explain, id: id, handed: make(chan struct{}), quiet: make(chan struct{})}
+func newGroup(l ledger, id int32, w *window, a *acks, explain func(string, error) error) *group {
+	g := &group{window: w, acks: a, explain: explain, id: id, handed: make(chan struct{}), quiet: make(chan struct{})}
 	g.life, g.end = context.WithCancel(context.Background())
 	g.left.Store(1)
 	g.tx = l.begin(id, g.acked)
@@ -142,7 +145,9 @@ var ended = func() context.Context {
 
 // acked is the promise of every record. The client calls it in one goroutine at a time.
 func (g *group) acked(r *kgo.Record, err error) {
-	g.window.release(userSize(r))
+	size := userSize(r)
+	g.window.release(size)
+	g.acks.count(size, err)
 	if err != nil {
 		e, _ := r.Context.Value(entryKey{}).(*entry)
 		g.fail(err, e, r.Topic)

@@ -28,13 +28,14 @@ func (e *UnsettledError) Unwrap() error { return e.Err }
 // does, the next one takes writes. So at most two are under way, and the writes of a busy stream fill one while the
 // broker commits the other.
 type groups struct {
-	ledger    ledger
-	window    *window
-	explain   func(topic string, err error) error
-	fatal     func(error)
-	committed func(batches, records int)
-	aborted   func()
-	log       *slog.Logger
+	ledger  ledger
+	window  *window
+	explain func(topic string, err error) error
+	fatal   func(error)
+	metrics Metrics
+	acks    *acks
+	pool    int // how many ids there are
+	log     *slog.Logger
 
 	// ctx ends with close, or when the settler has ended.
 	ctx    context.Context
@@ -59,7 +60,7 @@ func newGroups(s *Sink, l ledger) *groups {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &groups{
 		ledger: l, window: newWindow(s.cfg.MaxBufferedRecords, s.cfg.MaxBufferedBytes),
-		explain: s.sendError, fatal: s.cfg.Seat.Fatal, committed: s.cfg.Committed, aborted: s.cfg.Aborted, log: s.cfg.Log,
+		explain: s.sendError, fatal: s.cfg.Seat.Fatal, metrics: s.cfg.Metrics, acks: &s.acks, pool: int(s.cfg.Pool.Size), log: s.cfg.Log,
 		ctx: ctx, cancel: cancel, look: make(chan struct{}, 1), patience: shortestPatience, gather: newGather(s.cfg),
 	}
 	for id := range s.cfg.Pool.Size {
@@ -123,7 +124,7 @@ func (w *groups) join(records []*kgo.Record, bytes int64) (*entry, *group, error
 func (w *groups) begin() *group {
 	id := w.free[0]
 	w.free = w.free[1:]
-	return newGroup(w.ledger, id, w.window, w.explain)
+	return newGroup(w.ledger, id, w.window, w.acks, w.explain)
 }
 
 // release gives an id back whose transaction has ended for certain.
@@ -159,13 +160,21 @@ func (w *groups) finish(e *entry) bool {
 }
 
 // answer tells the writers of batches.
-func (w *groups) answer(batches []*entry, err error) {
+func (w *groups) answer(batches []*entry, err error) { w.answerCounted(batches, err, func(int) {}) }
+
+// answerCounted is answer, with how many writers are still there to be told, before they are.
+func (w *groups) answerCounted(batches []*entry, err error, count func(told int)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	var waiting []*entry
 	for _, e := range batches {
 		if w.finish(e) {
-			e.answer <- err
+			waiting = append(waiting, e)
 		}
+	}
+	count(len(waiting))
+	for _, e := range waiting {
+		e.answer <- err
 	}
 }
 

@@ -73,7 +73,7 @@ func TestWriteIsAnsweredOnceItsTransactionHasCommitted(t *testing.T) {
 	eachVersion(t, false, func(t *testing.T, cluster *realkafka.Cluster) {
 		var groups atomic.Int64
 		r := realRig(t, cluster, grouped(8), func(c *Config, _ *seat) {
-			c.Committed = func(int, int) { groups.Add(1) }
+			c.Metrics.Committed = func(int, int) { groups.Add(1) }
 		})
 		var want []string
 		for round := range 5 {
@@ -150,7 +150,7 @@ func TestTransactionThatRanIntoItsTimeoutIsWrittenAgain(t *testing.T) {
 				var aborts atomic.Int64
 				r, proxy := proxyRig(t, cluster, grouped(2), func(c *Config, _ *seat) {
 					c.TransactionTimeout, c.CommitInterval = 2*time.Second, time.Second
-					c.Aborted = func() { aborts.Add(1) }
+					c.Metrics.Aborted = func() { aborts.Add(1) }
 				})
 				proxy.Set(rule)
 				// So large, with its key, that each record is a request of its own.
@@ -187,7 +187,7 @@ func proxyRig(t *testing.T, cluster *realkafka.Cluster, options ...option) (*rig
 // TestLostAnswerToACommitIsAskedForAgain: the transaction is committed, and written once.
 func TestLostAnswerToACommitIsAskedForAgain(t *testing.T) {
 	eachVersion(t, false, func(t *testing.T, cluster *realkafka.Cluster) {
-		r, proxy := proxyRig(t, cluster, grouped(2), func(c *Config, _ *seat) { c.Aborted = func() { t.Error("nothing was aborted") } })
+		r, proxy := proxyRig(t, cluster, grouped(2), func(c *Config, _ *seat) { c.Metrics.Aborted = func() { t.Error("nothing was aborted") } })
 		proxy.Set(kafkaproxy.Rule{Key: kmsg.EndTxn, Side: kafkaproxy.Answer, Effect: kafkaproxy.Cut, Times: 3})
 		r.allFine(t, "a", "b")
 		require.Positive(t, proxy.Clear())

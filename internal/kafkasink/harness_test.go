@@ -100,7 +100,7 @@ func newRig(t *testing.T, addrs []string, topic string, options ...option) *rig 
 	cfg := Config{
 		Stream: ours, Seat: r.seat, Key: "out", Client: []kgo.Opt{kgo.SeedBrokers(addrs...)},
 		Log:     slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Dropped: func(n int) { r.dropped.Add(int64(n)) }, Lost: func(n int) { r.gone.Add(int64(n)) },
+		Metrics: Metrics{Dropped: func(n int) { r.dropped.Add(int64(n)) }, Lost: func(n int) { r.gone.Add(int64(n)) }},
 	}
 	for _, o := range options {
 		o(&cfg, r.seat)

@@ -78,7 +78,9 @@ func (o *outlet) produceTo(ctx context.Context, records []*kgo.Record, promise f
 
 // acked is the promise of every record of an attempt. The client calls it in one goroutine at a time.
 func (o *outlet) acked(r *kgo.Record, err error) {
-	o.window.release(userSize(r))
+	size := userSize(r)
+	o.window.release(size)
+	o.sink.acks.count(size, err)
 	if err != nil {
 		o.sink.sendFailed(o, r.Topic, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tidegate/tidegate/internal/checkpoint"
 	"github.com/tidegate/tidegate/internal/txn"
@@ -84,10 +85,21 @@ func (s *Sink) Describe(ctx context.Context, c checkpoint.Committable) (checkpoi
 
 // Commit commits a sealed transaction, by its living client or by raw EndTxn.
 func (s *Sink) Commit(ctx context.Context, c checkpoint.Committable) (checkpoint.Verdict, error) {
+	commit := s.broker.Commit
 	if s.pool != nil {
-		return s.pool.Commit(ctx, c)
+		commit = s.pool.Commit
 	}
-	return s.broker.Commit(ctx, c)
+	began := time.Now()
+	verdict, err := commit(ctx, c)
+	switch {
+	case err != nil:
+	case verdict == checkpoint.Committed:
+		s.cfg.Metrics.Commit(time.Since(began))
+		s.cfg.Metrics.Committed(0, int(c.Records))
+	case verdict == checkpoint.Aborted:
+		s.cfg.Metrics.Aborted()
+	}
+	return verdict, err
 }
 
 // InitIDs initialises every id of the pools. A sink without transactions has some to initialise when it had them before.
@@ -119,7 +131,7 @@ func (s *Sink) Start(tag checkpoint.Tag, id int32) {
 	if s.closed {
 		return
 	}
-	s.running = a
+	s.running, s.idless = a, time.Time{}
 	if tag.Attempt > 0 {
 		s.over = max(s.over, tag.Attempt-1)
 	}
@@ -133,6 +145,10 @@ func (s *Sink) Open(id int32) {
 	defer s.mu.Unlock()
 	if s.running == nil || s.out != nil {
 		return // halted meanwhile; the coordinator aborts the id
+	}
+	if !s.idless.IsZero() {
+		s.cfg.Metrics.IDWait(time.Since(s.idless))
+		s.idless = time.Time{}
 	}
 	s.openOutlet(s.running, id)
 	s.signal()
@@ -179,6 +195,7 @@ func (s *Sink) Flush(ctx context.Context) error {
 	if out == nil {
 		return s.failure(ctx, a)
 	}
+	began := time.Now()
 	if err := out.flush(ctx); err != nil {
 		return fmt.Errorf("waiting for the broker's acknowledgements: %w", err)
 	}
@@ -187,6 +204,7 @@ func (s *Sink) Flush(ctx context.Context) error {
 	if out.isStopped() {
 		return errNoAttempt
 	}
+	s.cfg.Metrics.Flush(time.Since(began))
 	return s.failure(ctx, a)
 }
 
@@ -212,6 +230,9 @@ func (s *Sink) Seal(next int32) (*checkpoint.Committable, error) {
 		return nil, err
 	}
 	s.openOutlet(s.running, next)
+	if s.out == nil {
+		s.idless = time.Now()
+	}
 	s.signal()
 	return c, nil
 }
@@ -246,5 +267,10 @@ func (s *Sink) Abort(ctx context.Context, id int32) error {
 	if s.pool == nil {
 		return nil
 	}
-	return s.pool.Abort(ctx, id)
+	holds := s.pool.Holds(id)
+	err := s.pool.Abort(ctx, id)
+	if err == nil && holds {
+		s.cfg.Metrics.Aborted()
+	}
+	return err
 }

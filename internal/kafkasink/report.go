@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/tidegate/tidegate/internal/repeats"
 	"github.com/tidegate/tidegate/internal/txn"
 )
 
@@ -13,9 +14,9 @@ func (s *Sink) sendFailed(out *outlet, topic string, err error) {
 		if out.isStopped() {
 			return
 		}
-		s.cfg.Lost(1)
+		s.cfg.Metrics.Lost(1)
 		if n := s.lost.add(); n > 0 {
-			s.cfg.Log.Error("records are lost: they could not be sent, and `delivery_guarantee: none` does not wait for them",
+			s.cfg.Log.ErrorContext(repeats.Always(s.ctx), "records are lost: they could not be sent, and `delivery_guarantee: none` does not wait for them",
 				"records", n, "topic", topic, "cause", s.sendError(topic, err).Error())
 		}
 		return

@@ -52,7 +52,7 @@ func (w *groups) settle(g *group) error {
 			w.answer(slices.Concat(todo...), cause)
 			return cause
 		case what == fateCommitted:
-			w.answer(g.entries, nil)
+			w.answerCounted(g.entries, nil, g.committed(w.metrics))
 			pause = 0
 		case what == fateAborted:
 			todo = slices.Insert(todo, 0, g.entries)
@@ -154,6 +154,7 @@ func (w *groups) finishGroup(g *group) (fate, error) {
 // commit sends EndTxn for as long as its outcome is open.
 func (w *groups) commit(g *group, c checkpoint.Committable) (fate, error) {
 	killpoint.Hit("group", "before commit")
+	began := time.Now()
 	verdict, err := w.ledger.commit(w.ctx, c)
 	killpoint.Hit("group", "after commit")
 	switch {
@@ -166,7 +167,8 @@ func (w *groups) commit(g *group, c checkpoint.Committable) (fate, error) {
 	case verdict == checkpoint.Committed:
 		w.patience = shortestPatience
 		w.release(g.id)
-		w.committed(len(g.entries), int(c.Records))
+		g.records = c.Records
+		w.metrics.Commit(time.Since(began))
 		return fateCommitted, nil
 	case verdict == checkpoint.Aborted:
 		// The client is closed, and the id is initialised with its next transaction.
@@ -222,7 +224,7 @@ func (w *groups) refused(g *group, cause error) (fate, error) {
 
 // rewrite notes that a transaction was aborted.
 func (w *groups) rewrite(g *group, cause error) {
-	w.aborted()
+	w.metrics.Aborted()
 	w.log.Warn("a transaction was aborted; what is in it is written again", "batches", len(g.entries), "cause", cause.Error())
 }
 

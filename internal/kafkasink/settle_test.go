@@ -145,8 +145,10 @@ func newGroupRig(b *book, writers int) *groupRig {
 	r := &groupRig{book: b, seat: newSeat()}
 	s := New(Config{
 		Seat: r.seat, Writers: writers, Pool: checkpoint.Pool{Prefix: "p", Size: 3},
-		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Committed: func(batches, _ int) { r.gathered = append(r.gathered, batches) }, Aborted: func() { r.aborts++ },
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Metrics: Metrics{
+			Committed: func(batches, _ int) { r.gathered = append(r.gathered, batches) }, Aborted: func() { r.aborts++ },
+		},
 	})
 	r.groups = newGroups(s, b)
 	return r

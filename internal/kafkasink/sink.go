@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/checkpoint"
 	"github.com/tidegate/tidegate/internal/kafkaclient"
+	"github.com/tidegate/tidegate/internal/repeats"
 	"github.com/tidegate/tidegate/internal/txn"
 )
 
@@ -52,6 +53,13 @@ type Sink struct {
 	closed bool
 
 	lost lossLog
+
+	// acks counts records; published are the counts that the metrics know, publishing tells that somebody hands them on.
+	acks       acks
+	published  published
+	publishing bool
+	// idless is since when no id is free. Guarded by mu.
+	idless time.Time
 }
 
 // New returns a sink that has not connected. It has no side effect.
@@ -81,6 +89,10 @@ func (s *Sink) Connect(ctx context.Context) (clusterID string, err error) {
 		if err := s.connectPool(ctx); err != nil {
 			return "", err
 		}
+	}
+	if !s.publishing {
+		s.publishing = true
+		s.wg.Go(s.publish)
 	}
 	switch {
 	case s.checkpointed:
@@ -248,8 +260,8 @@ func (s *Sink) drain(ctx context.Context, out *outlet) {
 		return
 	}
 	left := int(out.window.records.Load())
-	s.cfg.Lost(left)
-	s.cfg.Log.Error("records are lost, but for those that are read again: they were not acknowledged when the sink was closed "+
+	s.cfg.Metrics.Lost(left)
+	s.cfg.Log.ErrorContext(repeats.Always(ctx), "records are lost, but for those that are read again: they were not acknowledged when the sink was closed "+
 		"or went back to a checkpoint, and `delivery_guarantee: none` does not wait longer for them",
 		"records", left, "waited", s.cfg.DrainTimeout)
 }
@@ -283,6 +295,7 @@ func (s *Sink) Close() {
 		s.groups.wg.Wait()
 	}
 	s.wg.Wait()
+	s.publishOnce()
 	if s.broker != nil {
 		s.broker.Close()
 	}
@@ -321,7 +334,7 @@ func (l *lossLog) add() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.unsaid++
-	if time.Since(l.spoke) < 10*time.Second {
+	if time.Since(l.spoke) < time.Minute {
 		return 0
 	}
 	n := l.unsaid

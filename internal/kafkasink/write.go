@@ -74,7 +74,7 @@ func (s *Sink) wait(ctx context.Context, changed <-chan struct{}) error {
 
 func (s *Sink) drop(records int) {
 	if records > 0 {
-		s.cfg.Dropped(records)
+		s.cfg.Metrics.Dropped(records)
 		s.cfg.Log.Debug("dropped records of an attempt that is over", "records", records)
 	}
 }
@@ -183,7 +183,9 @@ func (s *Sink) produceAndWait(ctx context.Context, out *outlet, records []*kgo.R
 	batch := newPending(len(records))
 	out.produceTo(deadline, records, func(r *kgo.Record, err error) {
 		if how.anyAttempt {
-			out.window.release(userSize(r))
+			size := userSize(r)
+			out.window.release(size)
+			s.acks.count(size, err)
 		} else {
 			out.acked(r, err)
 		}

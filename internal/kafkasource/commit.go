@@ -3,6 +3,7 @@ package kafkasource
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -24,6 +25,7 @@ const (
 // on it but what people see. A Solo calls it with positions before which everything is acknowledged.
 func (r *Reader) CommitOffsets(ctx context.Context, positions checkpoint.SourceState) error {
 	if r.cfg.Group == "" || !r.cfg.CommitOffsets {
+		r.noteCommitted(positions) // in the state store
 		return nil
 	}
 	req := r.commitRequest(positions)
@@ -50,11 +52,19 @@ func (r *Reader) CommitOffsets(ctx context.Context, positions checkpoint.SourceS
 	switch kafkaclient.Classify(err) {
 	case kafkaclient.ClassNone:
 		count(r.cfg.Metrics.CommitsSucceeded, 1)
+		r.noteCommitted(positions)
 	case kafkaclient.ClassEnded:
 	default:
 		count(r.cfg.Metrics.CommitsFailed, 1)
 	}
 	return err
+}
+
+// noteCommitted is for the metrics.
+func (r *Reader) noteCommitted(positions checkpoint.SourceState) {
+	r.meter.committed(slices.DeleteFunc(slices.Clone(positions.Splits), func(s checkpoint.Split) bool {
+		return !r.cfg.Subscription.Covers(at(s))
+	}))
 }
 
 // commitRequest has no member and no generation: the broker takes it while the group has no members.

@@ -55,6 +55,9 @@ type Config struct {
 	MetadataInterval time.Duration
 	// ProbeInterval is how long a partition stands still before its true next offset is asked for.
 	ProbeInterval time.Duration
+	// EndInterval is how often the ends of the log are asked for, LostAfter for how long no broker may answer until the
+	// source is not ready.
+	EndInterval, LostAfter time.Duration
 
 	Metrics Metrics
 	// Logger is nil for none.
@@ -74,6 +77,8 @@ type Metrics struct {
 	DiscoveredPartitions func(int64)
 	// Rewinds counts how often a Solo has gone back; with checkpoints the coordinator counts.
 	Rewinds func(int64)
+	// Partitions takes what there is to say of each partition.
+	Partitions PartitionMetrics
 }
 
 func count(counter func(int64), n int64) {
@@ -98,6 +103,12 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.ProbeInterval <= 0 {
 		c.ProbeInterval = defaultProbeInterval
+	}
+	if c.EndInterval <= 0 {
+		c.EndInterval = defaultEndInterval
+	}
+	if c.LostAfter <= 0 {
+		c.LostAfter = lostAfter
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

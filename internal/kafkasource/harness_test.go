@@ -104,7 +104,7 @@ func baseConfig(servers []string, topics ...string) Config {
 func newSource(t testing.TB, cfg Config) *source {
 	t.Helper()
 	s := &source{t: t, seat: newSeat(), log: &lines{}}
-	cfg.Logger = slog.New(slog.NewTextHandler(s.log, nil))
+	cfg.Logger = slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	var err error
 	s.Reader, err = New(cfg, s.seat)
 	require.NoError(t, err)

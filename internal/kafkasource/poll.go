@@ -46,6 +46,11 @@ func (r *Reader) poll(ctx context.Context, a *attempt) {
 	}
 	fetches := client.PollRecords(fetchCtx, a.ahead.batch(r.cfg.MaxBatch))
 	a.ahead.settle()
+	fetches.EachError(func(topic string, partition int32, err error) {
+		if topic != "" && kafkaclient.Classify(err) != kafkaclient.ClassEnded {
+			r.meter.fetchFailed(topic, partition)
+		}
+	})
 
 	r.mu.Lock()
 	a.interrupt = func() {}

@@ -58,6 +58,8 @@ type Reader struct {
 	admin     *kgo.Client
 	clusterID string
 
+	meter *meter
+
 	// background are the goroutines that Close waits for, stop ends them.
 	background sync.WaitGroup
 	stop       context.CancelFunc
@@ -85,6 +87,12 @@ type Reader struct {
 	taken bool
 	// ackCtx is the context that acknowledgements come with: the engine ends it at a hard stop, and only then.
 	ackCtx context.Context
+	// ready is set while an attempt runs and brokers answer; turned ends, and is made anew, when that changes. silent is set
+	// while no broker answers. about says what is read and from where.
+	ready, silent bool
+	turned        context.Context
+	endTurn       context.CancelFunc
+	about         string
 }
 
 var _ checkpoint.Source = (*Reader)(nil)
@@ -96,9 +104,10 @@ func New(cfg Config, seat Seat) (*Reader, error) {
 		return nil, err
 	}
 	r := &Reader{
-		cfg: cfg, log: cfg.Logger, seat: seat, changed: make(chan struct{}), began: make(chan struct{}, 1),
+		cfg: cfg, log: cfg.Logger, seat: seat, meter: newMeter(), changed: make(chan struct{}), began: make(chan struct{}, 1),
 		discovered: make(map[splits.Partition]bool), ignored: make(map[splits.Partition]bool),
 	}
+	r.turned, r.endTurn = context.WithCancel(context.Background())
 	r.stopped, r.stop = context.WithCancel(context.Background())
 	// The options are tried here so that a setting the client refuses fails at start-up (rule 13).
 	if _, err := r.consumerOptions(nil); err != nil {
@@ -132,6 +141,7 @@ func (r *Reader) cluster() cluster { return cluster{client: r.admin, log: r.log}
 func (r *Reader) bump() {
 	close(r.changed)
 	r.changed = make(chan struct{})
+	r.turn()
 }
 
 // await returns with r.mu held once cond holds, or without it when the context ends.
@@ -186,6 +196,7 @@ func (r *Reader) Next(ctx context.Context) (Batch, error) {
 			}
 			r.mu.Unlock()
 			if e != nil {
+				r.meter.emitted(e.records)
 				return Batch{Records: e.records, Tag: a.tag, Ack: func(ctx context.Context, err error) { r.ack(ctx, e, err) }}, nil
 			}
 		case a.atEnd():
@@ -242,6 +253,8 @@ func (r *Reader) Start(tag checkpoint.Tag, from checkpoint.SourceState) {
 	if !r.watching {
 		r.watching = true
 		r.background.Go(r.watch)
+		r.background.Go(r.publish)
+		r.background.Go(r.measure)
 	}
 	// The positions may lack partitions that the attempt before had taken up, and that no checkpoint holds.
 	select {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/checkpoint"
 	"github.com/tidegate/tidegate/internal/offsets"
+	"github.com/tidegate/tidegate/internal/repeats"
 	"github.com/tidegate/tidegate/internal/splits"
 )
 
@@ -110,7 +111,7 @@ func (r *Reader) Resolve(ctx context.Context, restored *checkpoint.SourceState) 
 	if len(p.unmatched) > 0 {
 		r.log.Warn("partitions have no record since startup.timestamp, and begin at their end", "partitions", splits.Format(p.unmatched))
 	}
-	r.log.Info("positions resolved", "partitions", len(parts), "from", p.summary(), "bounded", string(r.cfg.Stop.Mode))
+	r.describe(len(parts), p.summary())
 	return state, nil
 }
 
@@ -123,7 +124,7 @@ func (r *Reader) reportOutOfRange(outside []offsets.OutOfRange, err error) {
 	}
 	for _, o := range outside {
 		count(r.cfg.Metrics.SkippedOffsets, o.Skipped())
-		r.log.Error("restored position is not in the log any more; reading on from the log's start, as "+
+		r.log.ErrorContext(repeats.Always(r.stopped), "restored position is not in the log any more; reading on from the log's start, as "+
 			"checkpoint.on_restore_out_of_range says", "topic", o.Topic, "partition", o.Partition.Partition,
 			"restored", o.Offset, "log_start", o.Start, "log_end", o.End, "offsets_lost", o.Skipped())
 	}
@@ -137,7 +138,7 @@ func (r *Reader) reportReset(reset []offsets.OutOfRange, begin []checkpoint.Spli
 		i := slices.IndexFunc(begin, func(s checkpoint.Split) bool { return s.Topic == o.Topic && s.Partition == o.Partition.Partition })
 		skipped := max(0, begin[i].Offset-o.Offset)
 		count(r.cfg.Metrics.SkippedOffsets, skipped)
-		r.log.Error("offset is not in the log; reading from where startup.offset_reset says", "topic", o.Topic,
+		r.log.ErrorContext(repeats.Always(r.stopped), "offset is not in the log; reading from where startup.offset_reset says", "topic", o.Topic,
 			"partition", o.Partition.Partition, "offset", o.Offset, "log_start", o.Start, "log_end", o.End,
 			"begins_at", begin[i].Offset, "offsets_lost", skipped)
 	}

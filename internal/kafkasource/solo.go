@@ -96,11 +96,7 @@ func (s *Solo) Begin(ctx context.Context) error {
 		}
 		return err
 	}
-	if s.interval > 0 {
-		r.log.Info("reading without checkpoints", "positions", describe(state), "committed_every", s.interval, "group", r.cfg.Group)
-	} else {
-		r.log.Info("reading without checkpoints; nothing is committed", "positions", describe(state))
-	}
+	r.describeSolo(state, s.interval)
 	s.start(1, state)
 	// Where they come from offset_reset, a restart before the first commit would resolve them anew, and skip records
 	// with offset_reset: latest.

@@ -150,7 +150,7 @@ func (b *Broker) persist(ctx context.Context, what string, ask func(context.Cont
 		}
 		if time.Since(spoke) > silence {
 			spoke = time.Now()
-			b.log.Warn("still "+what, "for", time.Since(began).Round(time.Second).String(), "last_error", err.Error())
+			b.log.Warn("still "+what, "for", time.Since(began).Round(time.Second), "last_error", err.Error())
 		}
 		timer := time.NewTimer(wait)
 		select {

@@ -2,6 +2,7 @@ package txn
 
 import (
 	"context"
+	"log/slog"
 	"math"
 	"net"
 	"sync/atomic"
@@ -21,12 +22,31 @@ type client struct {
 const (
 	settleMin = time.Millisecond
 	settleMax = 50 * time.Millisecond
+	// settleSlow is for how long settled waits in silence, settleAgain when it is said again.
+	settleSlow  = 5 * time.Second
+	settleAgain = 30 * time.Second
 )
+
+// tellSlow returns what says now and then that the markers of a transaction are not written, given for how long it has
+// been waited for.
+func tellSlow(log *slog.Logger, id string) func(waited time.Duration) {
+	next := settleSlow
+	return func(waited time.Duration) {
+		if waited < next {
+			return
+		}
+		next = waited + settleAgain
+		log.Warn("still waiting for the brokers to complete a committed transaction: a partition it wrote to has no leader, or "+
+			"one that is slow; nothing is lost, and readers with isolation.level=read_committed wait too",
+			"transactional_id", id, "for", waited.Round(time.Second))
+	}
+}
 
 // settled waits until the coordinator has completed the transaction that the client has just committed: it answers before
 // the markers are written. On the connection that carried the commit it is the broker that has decided, which knows its
-// partitions. It returns false where there is no such answer.
-func (c *client) settled(ctx context.Context, id string) bool {
+// partitions. It returns false where there is no such answer. slow is told for how long it has been waiting.
+func (c *client) settled(ctx context.Context, id string, slow func(waited time.Duration)) bool {
+	began := time.Now()
 	req := kmsg.NewPtrDescribeTransactionsRequest()
 	req.TransactionalIDs = []string{id}
 	for wait := settleMin; ; wait = min(2*wait, settleMax) {
@@ -38,6 +58,7 @@ func (c *client) settled(ctx context.Context, id string) bool {
 		case "CompleteCommit", "Empty": // kfake's word for it
 			return true
 		case "PrepareCommit":
+			slow(time.Since(began))
 		default:
 			return false
 		}

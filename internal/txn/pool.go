@@ -118,6 +118,14 @@ func (p *Pool) closeTransaction(id int32) {
 	delete(p.began, id)
 }
 
+// Holds tells whether a transaction of the id has records, and has not been committed.
+func (p *Pool) Holds(id int32) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, began := p.began[id]
+	return began
+}
+
 // own notes what an id is owned as.
 func (p *Pool) own(id int32, as owner) {
 	p.mu.Lock()

@@ -252,7 +252,7 @@ func (t *Transaction) end(ctx context.Context) (complete bool, err error) {
 		// One that was sent more than once, since its answer did not come in time, may still be on its way. Below
 		// transaction.version 2 it would commit the next transaction of this client, which has the same epoch, while that
 		// is open. The client that comes after this one takes another epoch.
-		complete = client.sent.ends.Load() <= ends+1 && client.settled(ctx, t.name) && client.sent.links.Load() == links
+		complete = client.sent.ends.Load() <= ends+1 && client.settled(ctx, t.name, tellSlow(t.pool.cfg.Log, t.name)) && client.sent.links.Load() == links
 		// From transaction.version 2 on the answer brings the next epoch.
 		if id, epoch, err := client.ProducerID(ctx); err == nil {
 			t.pool.own(t.id, owner{id, epoch})

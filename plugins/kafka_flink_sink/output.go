@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/redpanda-data/benthos/v4/public/service"
 
@@ -14,20 +13,17 @@ import (
 	"github.com/tidegate/tidegate/internal/kafkasink"
 )
 
-// reconnectWait is how long a cluster that does not answer is left alone.
-const reconnectWait = 5 * time.Second
-
 // missingTries is how often a topic that does not exist is looked for again.
 const missingTries = 1
 
 // output is the Benthos side of a sink.
 type output struct {
-	sink     *kafkasink.Sink
-	seat     *checkpoint.Seat
-	records  *recordBuilder
-	streamID string
-	tried    bool // to connect
-	missing  int  // how often in a row its topic was not there
+	sink       *kafkasink.Sink
+	seat       *checkpoint.Seat
+	records    *recordBuilder
+	streamID   string
+	connecting benthosx.Connecting
+	missing    int // how often in a row its topic was not there
 }
 
 // newOutput parses and declares, and has no other effect: Benthos builds outputs that it never starts.
@@ -43,9 +39,14 @@ func newOutput(conf *service.ParsedConfig, res *service.Resources) (out service.
 	if err != nil {
 		return nil, policy, 0, err
 	}
-	stream, log := benthosx.StreamOf(res), benthosx.Logger(res)
+	stream, log, counts := benthosx.StreamOf(res), benthosx.Logger(res), metrics(res.Metrics())
+	var sink *kafkasink.Sink
 	seat, err := stream.DeclareSink(checkpoint.SinkDeclaration{
 		Key: benthosx.ComponentKey(res), Pool: cfg.pool, OnLost: cfg.onLost,
+		Guarantee: cfg.guarantee.String(),
+		About:     func() string { return sink.About() },
+		Totals:    func() checkpoint.Totals { return sink.Totals() },
+		IDs:       counts.IDs,
 	})
 	if err != nil {
 		return nil, policy, 0, err
@@ -54,23 +55,15 @@ func newOutput(conf *service.ParsedConfig, res *service.Resources) (out service.
 	if err != nil {
 		return nil, policy, 0, err
 	}
-	dropped, lost := res.Metrics().NewCounter("kafka_sink_dropped_records"), res.Metrics().NewCounter("kafka_sink_lost_records")
-	transactions, aborted := res.Metrics().NewCounter("kafka_sink_committed_transactions"), res.Metrics().NewCounter("kafka_sink_aborted_transactions")
-	batches, committed := res.Metrics().NewCounter("kafka_sink_committed_batches"), res.Metrics().NewCounter("kafka_sink_committed_records")
-	sink := kafkasink.New(kafkasink.Config{
+	sink = kafkasink.New(kafkasink.Config{
 		Guarantee: cfg.guarantee, Stream: stream, Seat: seat, Key: seat.Key(), Client: client,
 		Topics: cfg.knownTopics(), Pool: seat.Pool(), TransactionTimeout: cfg.transactionTimeout, Log: log,
-		CommitInterval: cfg.commitInterval, Writers: cfg.maxInFlight,
-		Dropped: func(n int) { dropped.Incr(int64(n)) },
-		Lost:    func(n int) { lost.Incr(int64(n)) },
-		Committed: func(n, records int) {
-			transactions.Incr(1)
-			batches.Incr(int64(n))
-			committed.Incr(int64(records))
-		},
-		Aborted: func() { aborted.Incr(1) },
+		CommitInterval: cfg.commitInterval, Writers: cfg.maxInFlight, Metrics: counts,
 	})
-	return &output{sink: sink, seat: seat, records: cfg.records, streamID: res.StreamID()}, policy, cfg.maxInFlight, nil
+	return &output{
+		sink: sink, seat: seat, records: cfg.records, streamID: res.StreamID(),
+		connecting: benthosx.Connecting{Seat: seat, StreamID: res.StreamID()},
+	}, policy, cfg.maxInFlight, nil
 }
 
 // refused is an output that the process ends for.
@@ -83,13 +76,9 @@ func (refused) WriteBatch(context.Context, service.MessageBatch) error {
 func (refused) Close(context.Context) error { return nil }
 
 // Connect reaches the cluster, then waits until the stream has recovered.
-func (o *output) Connect(ctx context.Context) error {
-	if o.tried {
-		if err := benthosx.Wait(ctx, o.seat, o.streamID, reconnectWait); err != nil {
-			return err
-		}
-	}
-	o.tried = true
+func (o *output) Connect(ctx context.Context) error { return o.connecting.Do(ctx, o.connect) }
+
+func (o *output) connect(ctx context.Context) error {
 	// Benthos stops an output by closing what it reads from, and leaves the context of Connect alone until the shutdown
 	// timeout. Nobody needs the connection when the sources have gone.
 	ctx, cancel := context.WithCancel(ctx)
@@ -111,7 +100,10 @@ func (o *output) Connect(ctx context.Context) error {
 	if err == nil {
 		err = o.seat.JoinSink(ctx, clusterID, o.sink)
 	}
-	return benthosx.Connected(o.seat, o.streamID, err)
+	if err == nil {
+		o.seat.Begun()
+	}
+	return err
 }
 
 // WriteBatch hands a batch to the sink; see kafkasink.Sink.WriteBatch for what its error means. In a stream that has

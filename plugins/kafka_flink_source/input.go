@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/redpanda-data/benthos/v4/public/service"
 
@@ -17,9 +16,6 @@ import (
 	"github.com/tidegate/tidegate/internal/kafkasource"
 )
 
-// reconnectWait is how long a cluster that does not answer is left alone.
-const reconnectWait = 5 * time.Second
-
 // input is the Benthos side of a source.
 type input struct {
 	reader   *kafkasource.Reader
@@ -27,8 +23,16 @@ type input struct {
 	messages *messages
 	// check looks at what the source depends on besides its own config, begin waits until it may read.
 	check, begin func(context.Context) error
-	streamID     string
-	tried        bool // to connect
+	connecting   benthosx.Connecting
+	// begun is set once it may read; early is what came while Benthos took the source for not connected.
+	begun bool
+	early *arrival
+}
+
+// arrival is what Reader.Next has returned: a batch, or that there are no more.
+type arrival struct {
+	batch kafkasource.Batch
+	err   error
 }
 
 // newInput parses and declares, and has no other effect: Benthos builds inputs that it never starts.
@@ -47,7 +51,7 @@ func newInput(conf *service.ParsedConfig, res *service.Resources) (service.Batch
 	cfg.reader.StreamID = res.StreamID()
 	cfg.reader.Logger = benthosx.Logger(res)
 	cfg.reader.Metrics = metrics(res.Metrics())
-	in := &input{messages: newMessages(cfg.metadata, cfg.headers), streamID: res.StreamID()}
+	in := &input{messages: newMessages(cfg.metadata, cfg.headers)}
 	if cfg.checkpoint == nil {
 		err = in.declareSolo(res, cfg)
 	} else {
@@ -56,6 +60,7 @@ func newInput(conf *service.ParsedConfig, res *service.Resources) (service.Batch
 	if err != nil {
 		return nil, err
 	}
+	in.connecting = benthosx.Connecting{Seat: in.seat, StreamID: res.StreamID()}
 	return in, nil
 }
 
@@ -75,6 +80,8 @@ func (in *input) declare(res *service.Resources, cfg config) (err error) {
 			storeID.Store(store.StoreID())
 			return store, nil
 		},
+		About:  func() string { return in.reader.About() },
+		Totals: func() checkpoint.Totals { return in.reader.Totals() },
 	})
 	if err != nil {
 		return err
@@ -101,7 +108,11 @@ func (in *input) declare(res *service.Resources, cfg config) (err error) {
 // ask whether its sources have checkpoints.
 func (in *input) declareSolo(res *service.Resources, cfg config) (err error) {
 	in.seat, err = benthosx.StreamOf(res).DeclareSource(checkpoint.SourceDeclaration{
-		Key: benthosx.ComponentKey(res), Index: cfg.reader.Share.Index})
+		Key:    benthosx.ComponentKey(res),
+		Index:  cfg.reader.Share.Index,
+		About:  func() string { return in.reader.About() },
+		Totals: func() checkpoint.Totals { return in.reader.Totals() },
+	})
 	if err != nil {
 		return err
 	}
@@ -121,32 +132,16 @@ func (in *input) declareSolo(res *service.Resources, cfg config) (err error) {
 	return nil
 }
 
-// metrics are the source's own; Benthos counts what is received.
-func metrics(m *service.Metrics) kafkasource.Metrics {
-	counter := func(name string) func(int64) {
-		c := m.NewCounter(name)
-		return func(n int64) { c.Incr(n) }
+// Connect reaches the cluster, then waits until the stream has recovered and says where to begin, or without checkpoints
+// finds that out by itself. After that Benthos calls it again only for /ready.
+func (in *input) Connect(ctx context.Context) error {
+	if in.begun && in.seat.Failure() == nil {
+		return in.awaitReady(ctx)
 	}
-	return kafkasource.Metrics{
-		CommitsSucceeded:     counter("kafka_source_commits_succeeded"),
-		CommitsFailed:        counter("kafka_source_commits_failed"),
-		RestoredOutOfRange:   counter("kafka_source_restored_out_of_range_partitions"),
-		SkippedOffsets:       counter("kafka_source_skipped_offsets"),
-		NackedRecords:        counter("kafka_source_nacked_records"),
-		DiscoveredPartitions: counter("kafka_source_discovered_partitions"),
-		Rewinds:              counter("kafka_source_rewinds"),
-	}
+	return in.connecting.Do(ctx, in.connect)
 }
 
-// Connect reaches the cluster, then waits until the stream has recovered and says where to begin, or without checkpoints
-// finds that out by itself.
-func (in *input) Connect(ctx context.Context) error {
-	if in.tried {
-		if err := benthosx.Wait(ctx, in.seat, in.streamID, reconnectWait); err != nil {
-			return err
-		}
-	}
-	in.tried = true
+func (in *input) connect(ctx context.Context) error {
 	// What is wrong in the config is said at once, not when the broker has come.
 	err := in.check(ctx)
 	switch {
@@ -164,14 +159,19 @@ func (in *input) Connect(ctx context.Context) error {
 	if err == nil {
 		err = in.begin(ctx)
 	}
-	return benthosx.Connected(in.seat, in.streamID, err)
+	if err == nil {
+		in.begun = true
+		in.seat.Begun()
+	}
+	return err
 }
 
-// ReadBatch returns the next batch. Its context ends at a soft stop.
+// ReadBatch returns the next batch. Its context ends at a soft stop. It returns ErrNotConnected where the stream has
+// failed, since what would be read now would be for nothing, and where the source is not ready, which makes /ready say so.
 func (in *input) ReadBatch(ctx context.Context) (service.MessageBatch, service.AckFunc, error) {
-	batch, err := in.next(ctx)
+	batch, err := in.next(ctx, true)
 	switch {
-	case errors.Is(err, kafkasource.ErrEndOfInput), errors.Is(err, kafkasource.ErrClosed):
+	case ended(err):
 		return nil, nil, service.ErrEndOfInput
 	case err != nil:
 		return nil, nil, err
@@ -183,16 +183,56 @@ func (in *input) ReadBatch(ctx context.Context) (service.MessageBatch, service.A
 	return in.messages.build(batch.Tag, batch.Records), ack, nil
 }
 
-// next returns ErrNotConnected where the stream has failed: what would be read now would be for nothing.
-func (in *input) next(ctx context.Context) (kafkasource.Batch, error) {
-	nextCtx, cancel := context.WithCancel(ctx)
+// ended tells whether an error says that there are no more batches.
+func ended(err error) bool {
+	return errors.Is(err, kafkasource.ErrEndOfInput) || errors.Is(err, kafkasource.ErrClosed)
+}
+
+// next returns the next batch, or ErrNotConnected when the stream fails or the source's being ready is not as given.
+func (in *input) next(ctx context.Context, ready bool) (kafkasource.Batch, error) {
+	if b := in.early; b != nil {
+		in.early = nil
+		return b.batch, b.err
+	}
+	for {
+		is, turned := in.reader.Ready()
+		if is != ready {
+			return kafkasource.Batch{}, service.ErrNotConnected
+		}
+		batch, err := in.nextUntil(ctx, turned)
+		switch {
+		case err == nil:
+			return batch, nil
+		case in.seat.Failure() != nil:
+			return batch, service.ErrNotConnected
+		case turned.Err() == nil, ctx.Err() != nil, ended(err):
+			return batch, err
+		}
+	}
+}
+
+// nextUntil returns the next batch, unless the stream fails or turned ends before there is one.
+func (in *input) nextUntil(ctx, turned context.Context) (kafkasource.Batch, error) {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(in.seat.Life(), cancel)()
-	batch, err := in.reader.Next(nextCtx)
-	if err != nil && in.seat.Failure() != nil {
-		return batch, service.ErrNotConnected
+	defer context.AfterFunc(turned, cancel)()
+	return in.reader.Next(ctx)
+}
+
+// awaitReady waits until the source is ready again. It goes on reading meanwhile: that no broker has answered a question
+// says nothing for certain, and a batch does.
+func (in *input) awaitReady(ctx context.Context) error {
+	batch, err := in.next(ctx, false)
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return ctx.Err()
+	case err == nil, ended(err):
+		in.early = &arrival{batch, err}
+	case in.seat.Failure() != nil:
+		return in.connecting.Do(ctx, in.connect)
 	}
-	return batch, err
+	return nil
 }
 
 // Close runs the last checkpoint, if this is a graceful stop: the output is still alive. Without checkpoints it commits

@@ -128,7 +128,7 @@ func TestBoundedJobWithoutCheckpointsEndsWithEverythingWritten(t *testing.T) {
 				written += end
 			}
 			require.EqualValues(t, records, written)
-			require.Contains(t, string(j.text(t)), "reading without checkpoints")
+			require.Contains(t, string(j.text(t)), "running without checkpoints")
 		})
 	}
 }
@@ -141,12 +141,12 @@ func TestWithoutCheckpointsAReloadGoesOn(t *testing.T) {
 			"\npipeline:\n  processors:\n    - mapping: " + mapping + "\noutput:\n  " + soloSink + "\n"
 	}
 	j := start(t, broker.Addrs()[0], config("root = content()"), "run", "-w")
-	j.said(t, "reading without checkpoints")
+	j.said(t, "running without checkpoints")
 	load := devbroker.Load{Topic: "in", Partitions: 2, Records: 100, Began: time.Now()}
 	require.NoError(t, load.Run(t.Context(), broker.Addrs()))
 	seesAll(t, broker, j, 100, 1)
 	j.rewritten(t, config(`root = "anew "+content().string()`), func() bool {
-		return bytes.Count(j.text(t), []byte("reading without checkpoints")) > 1
+		return bytes.Count(j.text(t), []byte("running without checkpoints")) > 1
 	})
 	require.NoError(t, load.Run(t.Context(), broker.Addrs()))
 	seesAll(t, broker, j, 200, 1)

@@ -1,0 +1,337 @@
+package kafkasource
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tidegate/tidegate/internal/checkpoint"
+	"github.com/tidegate/tidegate/internal/splits"
+)
+
+const (
+	// publishInterval is how often the numbers of partitions are handed to the metrics.
+	publishInterval = time.Second
+	// defaultEndInterval is how often the ends of the log are asked for, by one request to each broker: the answers to
+	// fetches tell them too, but not while nothing is fetched, and nothing of what the client passes over in silence.
+	defaultEndInterval = 5 * time.Second
+	// lostAfter is for how long no broker may answer until the source counts as not connected.
+	lostAfter = 30 * time.Second
+)
+
+// unknown stands for an offset that is not known.
+const unknown int64 = -1
+
+// Progress is what there is to say of one partition that is read. Offsets are those that Kafka commits: the next to read.
+type Progress struct {
+	// Position is where the source is, Committed what was committed last, End the end of what the isolation level lets
+	// it see; Committed and End may be unknown, which is -1.
+	Position, Committed, End int64
+	// Lag is how far Position is behind End, or behind the partition's stop (rule 11); -1 where End is unknown.
+	Lag int64
+	// Records and Bytes are what was emitted since the last time, FetchErrors the errors of fetches.
+	Records, Bytes, FetchErrors int64
+}
+
+// PartitionMetrics takes the numbers of partitions, now and then and from one goroutine at a time.
+type PartitionMetrics interface {
+	Show(topic string, partition int32, p Progress)
+	// Forget takes a partition away that is not read any more.
+	Forget(topic string, partition int32)
+}
+
+// meter follows the partitions across attempts. It has a lock of its own, which is taken once a batch.
+type meter struct {
+	mu    sync.Mutex
+	parts map[splits.Partition]*metered
+	// records and bytes are those of all partitions since the source was built.
+	records, bytes int64
+}
+
+// metered is what is known of a partition.
+type metered struct {
+	Progress
+	stop int64
+	// read is set where the attempt under way, or the last one, reads the partition.
+	read bool
+}
+
+func newMeter() *meter { return &meter{parts: map[splits.Partition]*metered{}} }
+
+// of returns what is known of a partition. m.mu is held.
+func (m *meter) of(at splits.Partition) *metered {
+	p := m.parts[at]
+	if p == nil {
+		p = &metered{Progress: Progress{Position: unknown, Committed: unknown, End: unknown, Lag: unknown}, stop: checkpoint.NoStop}
+		m.parts[at] = p
+	}
+	return p
+}
+
+// emitted counts the records of a batch.
+func (m *meter) emitted(records []*kgo.Record) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := 0; i < len(records); {
+		first := records[i]
+		var n, bytes int64
+		for ; i < len(records) && records[i].Partition == first.Partition && records[i].Topic == first.Topic; i++ {
+			n++
+			bytes += size(records[i])
+		}
+		p := m.of(splits.Partition{Topic: first.Topic, Partition: first.Partition})
+		p.Records += n
+		p.Bytes += bytes
+		m.records += n
+		m.bytes += bytes
+	}
+}
+
+// size is what a record holds for its user: key, value and headers.
+func size(r *kgo.Record) int64 {
+	n := len(r.Key) + len(r.Value)
+	for i := range r.Headers {
+		n += len(r.Headers[i].Key) + len(r.Headers[i].Value)
+	}
+	return int64(n)
+}
+
+func (m *meter) fetchFailed(topic string, partition int32) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(splits.Partition{Topic: topic, Partition: partition}).FetchErrors++
+}
+
+// committed notes positions that are committed.
+func (m *meter) committed(all []checkpoint.Split) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range all {
+		m.of(splits.Partition{Topic: s.Topic, Partition: s.Partition}).Committed = s.Offset
+	}
+}
+
+// follow takes the positions of an attempt; what it does not hold is not read any more.
+func (m *meter) follow(all []metered, at []splits.Partition) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.parts {
+		p.read = false
+	}
+	for i, now := range all {
+		p := m.of(at[i])
+		p.Position, p.stop, p.read = now.Position, now.stop, true
+		if now.End != unknown {
+			p.End = now.End
+		}
+	}
+}
+
+// ended notes where the log ends.
+func (m *meter) ended(ends map[splits.Partition]int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for at, end := range ends {
+		m.of(at).End = end
+	}
+}
+
+// lag is how far a position is behind what can be read, or is to be.
+func (p *metered) lag() int64 {
+	end := p.End
+	if end == unknown {
+		return unknown
+	}
+	if p.stop != checkpoint.NoStop {
+		end = min(end, p.stop)
+	}
+	return max(0, end-p.Position)
+}
+
+// publish hands everything to the metrics. Partitions that are not read any more are forgotten.
+func (m *meter) publish(to PartitionMetrics) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, at := range slices.SortedFunc(maps.Keys(m.parts), splits.Compare) {
+		p := m.parts[at]
+		p.Lag = p.lag()
+		if to != nil && (p.read || p.Records > 0 || p.FetchErrors > 0) {
+			to.Show(at.Topic, at.Partition, p.Progress)
+		}
+		p.Records, p.Bytes, p.FetchErrors = 0, 0, 0
+		if !p.read {
+			delete(m.parts, at)
+			if to != nil {
+				to.Forget(at.Topic, at.Partition)
+			}
+		}
+	}
+}
+
+// totals sums up all partitions.
+func (m *meter) totals() (t checkpoint.Totals) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t.Records, t.Bytes = m.records, m.bytes
+	for _, p := range m.parts {
+		if p.read {
+			t.Partitions++
+			t.Lag += max(0, p.lag())
+		}
+	}
+	return t
+}
+
+// Totals are what the source has emitted since it was built, and how far it is behind.
+func (r *Reader) Totals() checkpoint.Totals {
+	r.locate()
+	return r.meter.totals()
+}
+
+// locate looks where the attempt under way is. Between two attempts everything stays where it was.
+func (r *Reader) locate() {
+	r.mu.Lock()
+	a := r.att
+	if a == nil {
+		r.mu.Unlock()
+		return
+	}
+	var all []metered
+	var parts []splits.Partition
+	for _, s := range a.splits {
+		if s.gone {
+			continue
+		}
+		now := metered{Progress: Progress{Position: s.pos.Offset, End: unknown}, stop: s.pos.Stop}
+		if s.end > 0 {
+			now.End = s.end
+		}
+		all, parts = append(all, now), append(parts, at(s.pos))
+	}
+	r.mu.Unlock()
+	r.meter.follow(all, parts)
+}
+
+// publish runs until the Reader is closed, and leaves nothing that looks like a partition that is read.
+func (r *Reader) publish() {
+	tick := time.NewTicker(publishInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			r.locate()
+			r.meter.publish(r.cfg.Metrics.Partitions)
+			continue
+		case <-r.stopped.Done():
+		}
+		r.meter.publish(r.cfg.Metrics.Partitions)
+		r.meter.follow(nil, nil)
+		r.meter.publish(r.cfg.Metrics.Partitions)
+		return
+	}
+}
+
+// measure asks for the ends of the log until the Reader is closed, and notes whether any broker answers.
+func (r *Reader) measure() {
+	tick := time.NewTicker(r.cfg.EndInterval)
+	defer tick.Stop()
+	heard := time.Now()
+	for {
+		if r.askEnds() {
+			heard = time.Now()
+		}
+		r.setLost(time.Since(heard) >= r.cfg.LostAfter)
+		select {
+		case <-tick.C:
+		case <-r.stopped.Done():
+			return
+		}
+	}
+}
+
+// askEnds asks once, and tells whether any broker has answered. What a broker refuses or cannot tell of a partition, the
+// fetches meet too.
+func (r *Reader) askEnds() (answered bool) {
+	r.mu.Lock()
+	a := r.att
+	var parts []splits.Partition
+	if a != nil {
+		for _, s := range a.splits {
+			if !s.pos.AtStop() && !s.gone {
+				parts = append(parts, at(s.pos))
+			}
+		}
+	}
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(r.stopped, r.cfg.EndInterval)
+	defer cancel()
+	if len(parts) == 0 {
+		return r.answers(ctx)
+	}
+	ends, answered := r.cluster().logEnds(ctx, parts, r.cfg.ReadCommitted)
+	r.meter.ended(ends)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.att != a || a.halted {
+		return answered
+	}
+	stood := len(a.standing())
+	for _, s := range a.splits {
+		if end, ok := ends[at(s.pos)]; ok {
+			s.end = end
+		}
+	}
+	if stood == 0 && len(a.standing()) > 0 {
+		a.interrupt() // A poll that waits without a limit knows of nothing that should come.
+	}
+	return answered
+}
+
+// answers asks whether any broker is there, where there is nothing else to ask for.
+func (r *Reader) answers(ctx context.Context) bool {
+	req := kmsg.NewPtrMetadataRequest()
+	req.Topics = []kmsg.MetadataRequestTopic{}
+	_, err := req.RequestWith(ctx, r.admin)
+	return err == nil
+}
+
+// logEnds asks where the log of each partition ends, for readers of the isolation level. Partitions that a broker says
+// nothing of are left out.
+func (c cluster) logEnds(ctx context.Context, parts []splits.Partition, readCommitted bool) (ends map[splits.Partition]int64, answered bool) {
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.ReplicaID = -1
+	if readCommitted {
+		req.IsolationLevel = 1
+	}
+	for topic, ps := range byTopic(parts) {
+		rt := kmsg.NewListOffsetsRequestTopic()
+		rt.Topic = topic
+		for _, p := range ps {
+			rp := kmsg.NewListOffsetsRequestTopicPartition()
+			rp.Partition, rp.Timestamp = p, listLatest
+			rt.Partitions = append(rt.Partitions, rp)
+		}
+		req.Topics = append(req.Topics, rt)
+	}
+	ends = map[splits.Partition]int64{}
+	for _, shard := range c.client.RequestSharded(ctx, req) {
+		resp, ok := shard.Resp.(*kmsg.ListOffsetsResponse)
+		if shard.Err != nil || !ok {
+			continue
+		}
+		answered = true
+		for _, t := range resp.Topics {
+			for _, p := range t.Partitions {
+				if p.ErrorCode == 0 && p.Offset >= 0 {
+					ends[splits.Partition{Topic: t.Topic, Partition: p.Partition}] = p.Offset
+				}
+			}
+		}
+	}
+	return ends, answered
+}
