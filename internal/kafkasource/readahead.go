@@ -13,10 +13,11 @@ import (
 const (
 	// readAheadBytes is how much memory the records may take that are fetched and not handed out, of all brokers together.
 	// The last batch that was handed out may hold on to as much again, and the collector lets a heap grow to three times
-	// what is live: 24 MB here are some 180 MB of a process.
-	readAheadBytes = 24 << 20
-	// fetchMaxBytes and fetchMaxPartitionBytes are the most that one broker is asked for, unless the config sets others.
-	fetchMaxBytes          = 16 << 20
+	// what is live: 16 MB here are up to 100 MB of a process, and more of one that writes large records.
+	readAheadBytes = 16 << 20
+	// fetchMaxBytes and fetchMaxPartitionBytes are the most that one broker is asked for, unless the config sets others. An
+	// answer that is not compressed is one piece of memory, which its last record holds on to.
+	fetchMaxBytes          = 8 << 20
 	fetchMaxPartitionBytes = 1 << 20
 	// firstFetchBytes is asked for as long as nobody knows what records take unpacked, minFetchBytes is the least.
 	firstFetchBytes = 1 << 20
@@ -148,16 +149,15 @@ func (r *readAhead) ask() {
 	}
 }
 
-// batch is how many records are handed out at a time, where most is the most. As long as nobody knows, they are taken to be
-// large.
+// batch is how many records are handed out at a time, where most is the most. Of the first batch nobody knows how large they
+// are; what is read ahead bounds it.
 func (r *readAhead) batch(most int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := int64(maxBatchBytes / firstFetchBytes)
-	if r.memory > 0 {
-		n = max(1, maxBatchBytes*r.records/r.memory)
+	if r.memory == 0 {
+		return most
 	}
-	return int(min(n, int64(most)))
+	return int(min(max(1, maxBatchBytes*r.records/r.memory), int64(most)))
 }
 
 // settle forgets what a broker had sent that is not asked any more, since its partitions have moved to another one: once

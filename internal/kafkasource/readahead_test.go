@@ -67,7 +67,9 @@ func TestReadAheadIsBoundedWhateverRecordsTakeUnpacked(t *testing.T) {
 					next[r.Partition]++
 					taken += len(r.Value)
 				}
-				require.LessOrEqual(t, taken, 2*maxBatchBytes, "a batch")
+				if left < partitions*tc.each { // of the first one nobody knows
+					require.LessOrEqual(t, taken, 2*maxBatchBytes, "a batch")
+				}
 				left -= len(b.Records)
 				b.Ack(t.Context(), nil)
 			}
@@ -86,9 +88,9 @@ func TestFetchSizesOfTheConfigAreTheMost(t *testing.T) {
 		bytes, ofOne      int32
 		small, smallOfOne int32 // where records take a thousand times what is on the wire
 	}{
-		"none":  {nil, fetchMaxBytes, fetchMaxPartitionBytes, 25 << 10, 25 << 10},
-		"both":  {[]kgo.Opt{kgo.FetchMaxBytes(2 << 20), kgo.FetchMaxPartitionBytes(20 << 10)}, 2 << 20, 20 << 10, 25 << 10, 20 << 10},
-		"large": {[]kgo.Opt{kgo.FetchMaxBytes(60 << 20), kgo.FetchMaxPartitionBytes(30 << 20)}, readAheadBytes, readAheadBytes, 25 << 10, 25 << 10},
+		"none":  {nil, fetchMaxBytes, fetchMaxPartitionBytes, 17 << 10, 17 << 10},
+		"both":  {[]kgo.Opt{kgo.FetchMaxBytes(2 << 20), kgo.FetchMaxPartitionBytes(20 << 10)}, 2 << 20, 20 << 10, 17 << 10, 20 << 10},
+		"large": {[]kgo.Opt{kgo.FetchMaxBytes(60 << 20), kgo.FetchMaxPartitionBytes(30 << 20)}, readAheadBytes, readAheadBytes, 17 << 10, 17 << 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReadAhead(readAheadBytes)
