@@ -85,7 +85,13 @@ fuzz: ## Run each fuzz test for a while: FUZZTIME=30s
 	done
 
 .PHONY: bench
-bench: ## Run the benchmarks: BENCH=regexp
+bench: build ## Speed, CPU and memory beside a bare client, on a real Kafka: RECORDS=4000000 SYSTEMS=floor,… ROUNDS=1 PROFILES=folder
+	CGO_ENABLED=0 go build -trimpath -o bin/bench-floor ./bench/floor
+	go run ./bench -connect $(CONNECT) -floor bin/bench-floor -records $(or $(RECORDS),4000000) -rounds $(or $(ROUNDS),1) \
+		$(if $(SYSTEMS),-systems '$(SYSTEMS)') $(if $(PROFILES),-profiles '$(PROFILES)')
+
+.PHONY: bench-micro
+bench-micro: ## Run the benchmarks of single packages: BENCH=regexp PKG=./…
 	go test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem $(PKG)
 
 .PHONY: bench-recovery

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/tidegate/tidegate/internal/child"
+)
+
+// lookEvery is how often a run is looked at: at its process's memory, and at the end of its topic. It is the error of
+// the time.
+const lookEvery = 20 * time.Millisecond
+
+// result is one run.
+type result struct {
+	system  string
+	records int64
+	// took is from the first record in the copy to the last one that readers see.
+	took time.Duration
+	// cpu is user and system time of the process, from its start to its end.
+	cpu time.Duration
+	// rss is the most memory that it had at a time, in bytes.
+	rss int64
+}
+
+func (r result) rate() float64          { return float64(r.records) / r.took.Seconds() }
+func (r result) cpuPerMillion() float64 { return r.cpu.Seconds() / float64(r.records) * 1e6 }
+
+func (r result) String() string {
+	return fmt.Sprintf("%6.0f k rec/s  %5.2f CPU-s/M  %4d MB", r.rate()/1e3, r.cpuPerMillion(), r.rss>>20)
+}
+
+// measureAll runs every system, after a run that makes the broker warm and does not count.
+func (b *bench) measureAll(ctx context.Context) ([]result, error) {
+	names := strings.Split(b.systems, ",")
+	runs := append(names[:1:1], slices.Repeat(names, b.rounds)...)
+	var results []result
+	for i, name := range runs {
+		r, err := b.measure(ctx, name, i)
+		if err != nil {
+			return nil, fmt.Errorf("measuring %s: %w", name, err)
+		}
+		if i == 0 {
+			continue
+		}
+		fmt.Printf("  %-15s %s\n", name, r)
+		results = append(results, r)
+	}
+	return results, nil
+}
+
+// measure runs one system to its end and looks at what it has written.
+func (b *bench) measure(ctx context.Context, system string, run int) (result, error) {
+	r := result{system: system, records: b.records}
+	topic := fmt.Sprintf("bench-%d-%s", run, system)
+	dir := filepath.Join(b.dir, topic)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return r, fmt.Errorf("making its folder: %w", err)
+	}
+	if err := b.create(ctx, topic); err != nil {
+		return r, err
+	}
+	cmd, err := b.command(system, topic, dir)
+	if err != nil {
+		return r, err
+	}
+	logFile := filepath.Join(dir, "log")
+	process, err := child.Start(cmd, logFile)
+	if err != nil {
+		return r, err
+	}
+	defer process.Kill()
+	if system != floor && b.profiles != "" && run > 0 {
+		profiled := make(chan error, 1)
+		go func() { profiled <- profile(ctx, b.profiles, system) }()
+		defer func() {
+			if err := <-profiled; err != nil {
+				fmt.Fprintln(os.Stderr, "profiling:", err)
+			}
+		}()
+	}
+	if err := b.watch(ctx, topic, cmd.Process.Pid, process, &r); err != nil {
+		return r, err
+	}
+	if err := process.Err(); err != nil {
+		return r, fmt.Errorf("it ended with %w%s", err, child.Tail(logFile, 20))
+	}
+	r.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	if err := b.verify(ctx, topic); err != nil {
+		return r, err
+	}
+	_, err = b.admin.DeleteTopic(ctx, topic)
+	return r, err
+}
+
+// watch looks at a run from outside, the same way for each system, until its process has ended and readers see all that
+// it wrote: the markers of a transaction come a moment after the answer to its commit.
+func (b *bench) watch(ctx context.Context, topic string, pid int, process *child.Process, r *result) error {
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	var first, last time.Time
+	visible := int64(0)
+	for {
+		ended := process.Ended()
+		r.rss = max(r.rss, highWater(pid))
+		written, err := total(b.admin.ListEndOffsets(ctx, topic))
+		if err != nil {
+			return err
+		}
+		if written > 0 && first.IsZero() {
+			first = time.Now()
+		}
+		seen, err := total(b.admin.ListCommittedOffsets(ctx, topic))
+		if err != nil {
+			return err
+		}
+		if seen > visible {
+			visible, last = seen, time.Now()
+		}
+		if ended && (seen == written || process.Err() != nil) {
+			r.took = last.Sub(first)
+			return nil
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// total adds up the offsets of a topic's partitions.
+func total(offsets kadm.ListedOffsets, err error) (int64, error) {
+	if err == nil {
+		err = offsets.Error()
+	}
+	if err != nil {
+		return 0, fmt.Errorf("looking up the end of the copy: %w", err)
+	}
+	n := int64(0)
+	offsets.Each(func(o kadm.ListedOffset) { n += o.Offset })
+	return n, nil
+}
+
+// highWater is the most memory that a process has had so far, 0 where the system does not say. What wait(2) tells is of
+// no use: it holds the memory of the parent that the process was forked from.
+func highWater(pid int) int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			if err == nil {
+				return kb << 10
+			}
+		}
+	}
+	return 0
+}
