@@ -52,6 +52,7 @@ func newInput(conf *service.ParsedConfig, res *service.Resources) (service.Batch
 	cfg.reader.Logger = benthosx.Logger(res)
 	cfg.reader.Metrics = metrics(res.Metrics())
 	in := &input{messages: newMessages(cfg.metadata, cfg.headers)}
+	in.messages.context = benthosx.SpanContext(res)
 	if cfg.checkpoint == nil {
 		err = in.declareSolo(res, cfg)
 	} else {

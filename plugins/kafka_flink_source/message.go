@@ -47,12 +47,16 @@ type messages struct {
 	topic, partition, offset, timestamp, timestampType, leaderEpoch, key, headers bool
 	named                                                                         headerNames
 
-	// The last topic and partition, as the values that go into the metadata.
+	// context prepares the context of a batch's messages; as it is unless it is set.
+	context func(context.Context) context.Context
+
+	// The last topic, partition and timestamp, as the values that go into the metadata.
 	lastTopic      string
 	topicValue     any
 	lastPartition  int32
 	partitionValue any
-	havePartition  bool
+	lastTimestamp  int64
+	timestampValue any
 }
 
 func newMessages(listed []string, named headerNames) *messages {
@@ -60,14 +64,14 @@ func newMessages(listed []string, named headerNames) *messages {
 	return &messages{
 		topic: has(listTopic), partition: has(listPartition), offset: has(listOffset), timestamp: has(listTimestamp),
 		timestampType: has(listTimestampType), leaderEpoch: has(listLeaderEpoch), key: has(listKey), headers: has(listHeaders),
-		named: named,
+		named: named, context: func(ctx context.Context) context.Context { return ctx },
 	}
 }
 
 // build makes a message of each record, with the tag in one context for the whole batch: it is the one value that every
 // processor keeps (rule 8). The tag of a source without checkpoints names no stream, and so means nothing to any sink.
 func (m *messages) build(tag checkpoint.Tag, records []*kgo.Record) service.MessageBatch {
-	ctx := checkpoint.WithTag(context.Background(), tag)
+	ctx := m.context(checkpoint.WithTag(context.Background(), tag))
 	batch := make(service.MessageBatch, len(records))
 	for i, rec := range records {
 		batch[i] = service.NewMessage(rec.Value).WithContext(ctx)
@@ -85,8 +89,8 @@ func (m *messages) fill(msg *service.Message, rec *kgo.Record) {
 		msg.MetaSetMut(metaTopic, m.topicValue)
 	}
 	if m.partition {
-		if !m.havePartition || m.lastPartition != rec.Partition {
-			m.havePartition, m.lastPartition, m.partitionValue = true, rec.Partition, int(rec.Partition)
+		if m.partitionValue == nil || m.lastPartition != rec.Partition {
+			m.lastPartition, m.partitionValue = rec.Partition, int(rec.Partition)
 		}
 		msg.MetaSetMut(metaPartition, m.partitionValue)
 	}
@@ -95,7 +99,10 @@ func (m *messages) fill(msg *service.Message, rec *kgo.Record) {
 	}
 	if m.timestamp && rec.Attrs.TimestampType() >= 0 {
 		if ms := millis(rec.Timestamp); ms != noTimestamp {
-			msg.MetaSetMut(benthosx.MetaTimestamp, ms)
+			if m.timestampValue == nil || m.lastTimestamp != ms {
+				m.lastTimestamp, m.timestampValue = ms, ms
+			}
+			msg.MetaSetMut(benthosx.MetaTimestamp, m.timestampValue)
 		}
 	}
 	if m.timestampType {
