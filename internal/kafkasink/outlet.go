@@ -59,13 +59,21 @@ func (o *outlet) ready(ctx context.Context) error {
 	return nil
 }
 
-// produce hands records over and returns at once.
-func (o *outlet) produce(records []*kgo.Record) {
+// produce hands records over and returns at once. It calls handled, if that is not nil, for each record that nothing
+// holds any more.
+func (o *outlet) produce(records []*kgo.Record, handled func()) {
 	if o.tx != nil {
-		o.tx.Produce(records)
+		o.tx.ProduceThen(records, handled)
 		return
 	}
-	o.produceTo(context.Background(), records, o.acked)
+	promise := o.acked
+	if handled != nil {
+		promise = func(r *kgo.Record, err error) {
+			o.acked(r, err)
+			handled()
+		}
+	}
+	o.produceTo(context.Background(), records, promise)
 }
 
 // produceTo is produce without a transaction, with another promise in place of the outlet's own reaction to failures.

@@ -23,6 +23,12 @@ var ErrForeign = errors.New("`delivery_guarantee: exactly-once` in a stream with
 // as soon as the records are buffered, and also for records of an attempt that is over, which it drops: their
 // positions are rewound. A send that fails is reported to the coordinator, never returned for another batch.
 func (s *Sink) WriteBatch(ctx context.Context, batch []Record) error {
+	return s.Write(ctx, &Batch{Records: batch})
+}
+
+// Write is WriteBatch for a batch of NewBatch, which it takes over: its caller must not touch it again.
+func (s *Sink) Write(ctx context.Context, b *Batch) error {
+	batch := b.Records
 	bytes, err := s.check(batch)
 	if err != nil {
 		return err
@@ -31,13 +37,13 @@ func (s *Sink) WriteBatch(ctx context.Context, batch []Record) error {
 		return s.groups.write(ctx, all(batch), bytes)
 	}
 	if !s.checkpointed {
-		return s.write(ctx, all(batch), bytes, write{anyAttempt: true, wait: s.cfg.Guarantee != None})
+		return s.write(ctx, all(batch), bytes, write{batch: b, anyAttempt: true, wait: s.cfg.Guarantee != None})
 	}
 	for {
 		s.mu.Lock()
 		running, over, changed := s.running, s.over, s.changed
 		s.mu.Unlock()
-		sorted := s.sort(batch, over)
+		sorted := s.sort(b, over)
 		if sorted.foreign > 0 && s.cfg.Guarantee == ExactlyOnce {
 			return ErrForeign
 		}
@@ -51,7 +57,7 @@ func (s *Sink) WriteBatch(ctx context.Context, batch []Record) error {
 		}
 		s.drop(sorted.dropped)
 		return s.write(ctx, sorted.keep, sorted.bytes, write{
-			attempt: sorted.attempt, anyAttempt: sorted.attempt == 0,
+			batch: b, attempt: sorted.attempt, anyAttempt: sorted.attempt == 0,
 			wait: sorted.foreign > 0 && s.cfg.Guarantee == AtLeastOnce,
 		})
 	}
@@ -89,10 +95,10 @@ type sorted struct {
 }
 
 // sort separates what an attempt that is over emitted (rule 8), and finds what is foreign.
-func (s *Sink) sort(batch []Record, over uint64) sorted {
-	out := sorted{keep: make([]*kgo.Record, 0, len(batch))}
-	for i := range batch {
-		r := &batch[i]
+func (s *Sink) sort(batch *Batch, over uint64) sorted {
+	out := sorted{keep: batch.room()}
+	for i := range batch.Records {
+		r := &batch.Records[i]
 		switch {
 		case r.Tag.Stream == nil || r.Tag.Stream != s.cfg.Stream:
 			out.foreign++
@@ -123,6 +129,7 @@ func all(batch []Record) []*kgo.Record {
 
 // write says how a batch is written.
 type write struct {
+	batch      *Batch // that the records are of
 	attempt    uint64
 	anyAttempt bool // the batch belongs to none: it goes to whichever runs
 	wait       bool // for the broker's acknowledgement
@@ -169,7 +176,7 @@ func (s *Sink) write(ctx context.Context, records []*kgo.Record, bytes int64, ho
 		return nil
 	}
 	if !how.wait {
-		out.produce(records)
+		out.produce(records, how.batch.handledBy(records))
 		return nil
 	}
 	return s.produceAndWait(ctx, out, records, how)

@@ -138,7 +138,11 @@ func (t *Transaction) beginOn(client *client) error {
 
 // Produce sends records in the transaction; Ready must have returned nil. It does not wait, and the pool's clients
 // must be set to buffer without limit.
-func (t *Transaction) Produce(records []*kgo.Record) {
+func (t *Transaction) Produce(records []*kgo.Record) { t.ProduceThen(records, nil) }
+
+// ProduceThen is Produce for a caller who wants the records back: handled is called for each one when its outcome has been
+// taken, after which nothing here holds it, nor does the client (its promise is the last thing it does with a record).
+func (t *Transaction) ProduceThen(records []*kgo.Record, handled func()) {
 	if t.began.Load() == nil {
 		now := time.Now()
 		if t.began.CompareAndSwap(nil, &now) {
@@ -147,13 +151,21 @@ func (t *Transaction) Produce(records []*kgo.Record) {
 			t.pool.mu.Unlock()
 		}
 	}
+	promise := t.promise
+	if handled != nil {
+		promise = func(r *kgo.Record, err error) {
+			t.settle(r, err)
+			handled()
+		}
+	}
 	t.sent.Add(int64(len(records)))
 	for _, r := range records {
 		if last := t.topic.Load(); last == nil || *last != r.Topic { // neighbours mostly share one
-			t.topic.Store(&r.Topic)
-			t.pool.Know(r.Topic)
+			topic := r.Topic // not &r.Topic: the record may be somebody else's when this is next looked at
+			t.topic.Store(&topic)
+			t.pool.Know(topic)
 		}
-		t.client.Produce(context.Background(), r, t.promise)
+		t.client.Produce(context.Background(), r, promise)
 	}
 }
 

@@ -110,9 +110,10 @@ func (o *output) connect(ctx context.Context) error {
 // failed nothing is acknowledged, since no checkpoint will hold it. In streams mode, where the process goes on, such a
 // stream is to be stopped without waiting for what its sources have emitted: their positions count no more.
 func (o *output) WriteBatch(ctx context.Context, batch service.MessageBatch) error {
-	records, err := o.records.build(batch)
+	records := kafkasink.NewBatch(len(batch))
+	err := o.records.into(records.Records, batch)
 	if cause := o.seat.Failure(); cause != nil {
-		if o.streamID != "" && err == nil && o.sink.Emitted(records) {
+		if o.streamID != "" && err == nil && o.sink.Emitted(records.Records) {
 			return nil
 		}
 		return cause
@@ -120,7 +121,7 @@ func (o *output) WriteBatch(ctx context.Context, batch service.MessageBatch) err
 	if err != nil {
 		return err
 	}
-	err = o.sink.WriteBatch(ctx, records)
+	err = o.sink.Write(ctx, records)
 	if _, unsettled := errors.AsType[*kafkasink.UnsettledError](err); unsettled {
 		// Benthos then acknowledges neither way, and writes nothing more; the process, or the stream, is about to end. A
 		// nack would have a fallback or a retry write again what may be there.

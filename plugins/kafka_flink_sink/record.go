@@ -22,15 +22,15 @@ type recordBuilder struct {
 	headersFrom string
 }
 
-// build makes a record of each message of a batch. Its error is of the first message of which none can be made.
-func (b *recordBuilder) build(batch service.MessageBatch) ([]kafkasink.Record, error) {
-	records := make([]kafkasink.Record, len(batch))
+// into makes a record of each message of a batch; there must be as many records, all of them zero. Its error is of the
+// first message of which none can be made.
+func (b *recordBuilder) into(records []kafkasink.Record, batch service.MessageBatch) error {
 	for i := range batch {
 		if err := b.fill(&records[i], batch, i); err != nil {
-			return nil, fmt.Errorf("message %d of a batch of %d: %w", i, len(batch), err)
+			return fmt.Errorf("message %d of a batch of %d: %w", i, len(batch), err)
 		}
 	}
-	return records, nil
+	return nil
 }
 
 func (b *recordBuilder) fill(r *kafkasink.Record, batch service.MessageBatch, i int) (err error) {
