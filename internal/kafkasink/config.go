@@ -50,6 +50,11 @@ type Seat interface {
 	Fatal(error)
 }
 
+// DefaultLinger is how long a record waits for others that go to the same partition, where nobody waits for it: Kafka's
+// default of linger.ms since 4.0 (KIP-1030). Without it a busy stream sends many requests of few records each, which costs
+// the broker more than the client. A flush does not wait for it, so it makes no checkpoint longer.
+const DefaultLinger = 5 * time.Millisecond
+
 // Limits of the records that are sent and not yet acknowledged, and of one record. They are Kafka's defaults where it
 // has one (message.max.bytes, delivery.timeout.ms).
 const (
@@ -92,6 +97,9 @@ type Config struct {
 	DeliveryTimeout time.Duration
 	// DrainTimeout is how long Close of a sink of guarantee none waits for what it has buffered; 0 is the default.
 	DrainTimeout time.Duration
+	// Linger is how long a record waits for others that go to the same partition. Connect sets it to the default where
+	// writes return before the broker has acknowledged them.
+	Linger time.Duration
 	// MaxBufferedRecords and MaxBufferedBytes bound what is sent and not acknowledged; 0 is the default.
 	MaxBufferedRecords int
 	MaxBufferedBytes   int64
@@ -141,7 +149,7 @@ func (c Config) options() []kgo.Opt {
 	batchBytes, _ := c.clientLimit()
 	return append(c.Client[:len(c.Client):len(c.Client)],
 		kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.ProducerLinger(0),
+		kgo.ProducerLinger(c.Linger),
 		kgo.ProducerBatchCompression(kgo.NoCompression()), // Kafka's default of compression.type
 		kgo.ProducerBatchMaxBytes(batchBytes),
 		// The window bounds what is buffered, for whole batches; the client must not block in the middle of one.

@@ -74,6 +74,9 @@ func New(cfg Config) *Sink {
 // exist. It returns the cluster's id. It may be called again after an error; whatever can be cured by waiting is one.
 func (s *Sink) Connect(ctx context.Context) (clusterID string, err error) {
 	s.checkpointed = s.cfg.Seat.Checkpointed()
+	if s.checkpointed || s.cfg.Guarantee == None {
+		s.cfg.Linger = DefaultLinger
+	}
 	if s.broker == nil {
 		if s.broker, err = txn.Dial(s.cfg.Client, s.cfg.Principal, s.cfg.Log); err != nil {
 			return "", err
