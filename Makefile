@@ -53,11 +53,12 @@ test: $(GOTESTSUM) ## Run all tests; PKG=./cache/... for some, ARGS= for more fl
 		tools/gotest $(RACE) -timeout $(TIMEOUT) $(ARGS) $(PKG) 2>&1
 
 .PHONY: test-crash
-test-crash: build ## Kill the binary at random on a real Kafka: N=100 SEED= SIGNAL=KILL|TERM SCENARIO=copy,…,zombie,disk,shapes,table,discovery,http,socket,generate TV=2,0; STEPS=all at every step
+test-crash: build ## Kill the binary at random on a real Kafka: N=100 SEED= SIGNAL=KILL|TERM SCENARIO=copy,…,zombie,disk,shapes,table,discovery,http,socket,generate TV=2,0 SECURITY=scram-tls; STEPS=all at every step
 	TIDEGATE_CONNECT=$(CURDIR)/$(CONNECT) go test -count=1 -v -timeout 0 ./tests/crash \
 		-run '$(if $(STEPS),^TestCrashAtEveryStep,^TestCrashLosesAndDoublesNothing|^TestCrashBehind|^TestCrashKeeps|^TestTroubles|^TestShapes)' -parallel 3 -crash.steps='$(STEPS)' \
 		-crash.n=$(or $(N),$(if $(SCENARIO),0,100)) -crash.seed=$(or $(SEED),0) -crash.signal=$(or $(SIGNAL),KILL) \
-		-crash.tv=$(or $(TV),2) -crash.scenario=$(or $(SCENARIO),copy)
+		-crash.tv=$(or $(TV),2) -crash.scenario=$(or $(SCENARIO),copy) \
+		-crash.security=$(SECURITY)
 
 .PHONY: soak
 soak: build ## Let jobs of many kinds suffer for long and stay small: SECONDS=900 SEED=; SCENARIO=backlog for slow ones before a gigabyte

@@ -33,6 +33,7 @@ var examples = map[string]example{
 	"at-least-once.yaml":       {to: "orders-copy", group: "orders-copy", value: same},
 	"without-checkpoints.yaml": {to: "orders-copy", group: "orders-copy", value: same},
 	"http-to-kafka.yaml":       {other: runHTTPExample},
+	"tls-and-sasl.yaml":        {other: runSecureExample},
 	"transform.yaml": {
 		to: "orders-clean", group: "orders-clean",
 		wanted: func(n int64) bool { return !devbroker.Cancelled(n) },
@@ -83,6 +84,13 @@ func (ex example) run(t *testing.T, file string) {
 	require.NoError(t, load.Run(ctx, broker.Addrs()))
 
 	t.Setenv("BOOTSTRAP_SERVERS", broker.Addrs()[0])
+	ex.copies(ctx, t, file, load, broker.Addrs())
+}
+
+// copies runs the example over what was loaded. The addresses are those for the witness.
+func (ex example) copies(ctx context.Context, t *testing.T, file string, load devbroker.Load, bootstrap []string) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	t.Setenv("STATE_DIR", filepath.Join(t.TempDir(), "state"))
 	cmd := connect(t, "run", "--set", "http.enabled=false", file)
 	var log bytes.Buffer
@@ -95,7 +103,7 @@ func (ex example) run(t *testing.T, file string) {
 	}()
 
 	audit := devbroker.NewAudit(ex.expectation(load))
-	observer, err := devbroker.Observe(broker.Addrs(), ex.to)
+	observer, err := devbroker.Observe(bootstrap, ex.to)
 	require.NoError(t, err)
 	defer observer.Close()
 	for audit.Seen() < audit.Expected() && err == nil {
@@ -105,7 +113,7 @@ func (ex example) run(t *testing.T, file string) {
 	stopped := <-ended
 	require.NoError(t, err, "%d records seen; log:\n%s", audit.Seen(), &log)
 	require.NoError(t, stopped, "a graceful stop; log:\n%s", &log)
-	ex.checkEnd(t, broker.Addrs(), observer, audit)
+	ex.checkEnd(t, bootstrap, observer, audit)
 }
 
 // checkEnd checks that nothing is open or behind after the stop.

@@ -2,6 +2,8 @@ package benthosx
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,6 +51,23 @@ func OptionalBoolField(path, name, description string) *service.ConfigField {
 root = if this.type() != "bool" {
   "%[1]s: %%v is neither true nor false".format(this.string().quote())
 }`, path))
+}
+
+// EnumField is a field for one of several words, whose case does not matter. The options are explained.
+func EnumField(path, name string, options map[string]string) *service.ConfigField {
+	words := slices.Sorted(maps.Keys(options))
+	for i, w := range words {
+		words[i] = fmt.Sprintf("%q", w)
+	}
+	return service.NewStringAnnotatedEnumField(name, options).LintRule(fmt.Sprintf(`
+let options = [ %[2]s ]
+let given = this.string().lowercase().replace_all("_", "-")
+let near = if $given == "" { [] } else {
+  $options.filter(o -> o.replace_all("_", "-").has_prefix($given) || $given.has_prefix(o.replace_all("_", "-")))
+}
+root = if !$options.contains(this.string().lowercase()) {
+  "%[1]s: %%v is not one of %%v%%v".format(this.string().quote(), $options.join(", "), if $near.length() == 1 { "; did you mean " + $near.index(0) + "?" } else { "" })
+}`, path, strings.Join(words, ", ")))
 }
 
 // Parser reads the fields of a config and collects their errors, so that one start-up names them all.

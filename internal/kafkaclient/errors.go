@@ -5,10 +5,14 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
+	"slices"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -27,12 +31,14 @@ const (
 	ClassRetriable
 	// ClassAuthorisation: the cluster knows us and refuses, or does not accept who we say we are.
 	ClassAuthorisation
+	// ClassSettings: what is set for TLS or SASL does not fit the listener.
+	ClassSettings
 	// ClassFatal: the same request will fail again.
 	ClassFatal
 )
 
 func (c Class) String() string {
-	return [...]string{"none", "ended", "retriable", "authorisation", "fatal"}[c]
+	return [...]string{"none", "ended", "retriable", "authorisation", "settings", "fatal"}[c]
 }
 
 // Classify tells what can be done about an error of the client or the broker.
@@ -44,6 +50,8 @@ func Classify(err error) Class {
 		return ClassEnded
 	case isAuthorisation(err):
 		return ClassAuthorisation
+	case as[*ListenerError](err), certificateError(err):
+		return ClassSettings
 	}
 	if ke, ok := errors.AsType[*kerr.Error](err); ok {
 		if ke.Retriable {
@@ -56,6 +64,22 @@ func Classify(err error) Class {
 		return ClassRetriable
 	}
 	return ClassFatal
+}
+
+// Final tells whether an error at the start is one that no waiting cures: what the cluster refuses, it will refuse again
+// (rule 13).
+func Final(err error) bool {
+	class := Classify(err)
+	return class == ClassAuthorisation || class == ClassSettings
+}
+
+// certificateError tells whether a broker's certificate was not accepted here.
+func certificateError(err error) bool {
+	return as[*tls.CertificateVerificationError](err) || x509Error(err)
+}
+
+func x509Error(err error) bool {
+	return as[x509.UnknownAuthorityError](err) || as[x509.HostnameError](err) || as[x509.CertificateInvalidError](err)
 }
 
 func isAuthorisation(err error) bool {
@@ -86,6 +110,15 @@ func isNetwork(err error) bool {
 // Explain names the likely cause of an error and the way out, as one sentence without a full stop. It is empty where
 // the error's own text says it all.
 func Explain(err error) string {
+	if as[*ListenerError](err) {
+		return "" // says all there is to say
+	}
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
+		return expired(invalid.Cert)
+	}
+	if host, ok := errors.AsType[x509.HostnameError](err); ok {
+		return wrongName(host)
+	}
 	for _, c := range causes {
 		if c.matches(err) {
 			return c.text
@@ -134,22 +167,29 @@ func as[E error](err error) bool {
 
 var causes = []cause{
 	{is(kerr.TopicAuthorizationFailed),
-		"the principal has no ACL for this topic: a source needs Read and Describe, a sink Write and Describe"},
+		"the user has no ACL for this topic: grant the operation Read on a topic that is read, Write on one that is written; each " +
+			"includes Describe"},
+	{is(kerr.GroupAuthorizationFailed), "the user has no ACL for this consumer group: grant the operation Read on resource Group"},
 	{is(kerr.InvalidTimestamp), "a record's timestamp lies further ahead than the topic's message.timestamp.after.max.ms allows, 1h by " +
 		"default, or further back than message.timestamp.before.max.ms does; are these microseconds? Else set the topic's limit, or " +
 		"write the time of writing"},
-	{is(kerr.GroupAuthorizationFailed), "the principal has no Read ACL for this consumer group"},
 	{is(kerr.TransactionalIDAuthorizationFailed),
-		"the principal has no Write and Describe ACL for this transactional id; ACLs may be given for its prefix"},
-	{is(kerr.ClusterAuthorizationFailed), "the principal has no ACL for this operation on the cluster"},
-	{is(kerr.SaslAuthenticationFailed), "user name, password or token were refused"},
-	{is(kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState),
-		"the listener does not offer the SASL mechanism that is configured"},
+		"the user has no ACL for this transactional id: grant the operation Write on resource TransactionalId, as a rule on its " +
+			"prefix with pattern type PREFIXED"},
+	{is(kerr.ClusterAuthorizationFailed), "the user has no ACL for this operation on resource Cluster"},
+	{is(kerr.SaslAuthenticationFailed),
+		"the brokers do not know this user, or the password is wrong: check username and password of sasl; a password that was " +
+			"changed counts for new connections at once"},
+	{is(kerr.UnsupportedSaslMechanism),
+		"the listener does not offer the mechanism of sasl"},
+	{is(kerr.IllegalSaslState),
+		"the listener does not let anybody log in: remove sasl, or connect to a port with SASL"},
 	{as[*kgo.ErrFirstReadEOF],
-		"the listener hung up at once: it expects TLS or SASL and got none, or the other way round"},
-	{as[*x509.UnknownAuthorityError], "the broker's certificate is signed by an authority that is not trusted here"},
-	{as[*x509.HostnameError], "the broker's certificate is for another host name"},
-	{as[tls.RecordHeaderError], "TLS is switched on here, but the listener speaks plain text"},
+		"the listener hung up at once: it is going down, or it expects TLS or SASL (tls, sasl) and got none, or the other way round"},
+	{as[x509.UnknownAuthorityError], "the broker's certificate is signed by an authority that is not trusted here: set " +
+		"tls.root_cas_file to the certificate of the authority that has signed it"},
+	{as[x509.CertificateInvalidError], "the broker's certificate cannot be used"},
+	{as[tls.RecordHeaderError], "TLS is on here, but the listener speaks plain text: connect to the port with TLS, or set tls.enabled: false"},
 	{func(err error) bool {
 		dns, ok := errors.AsType[*net.DNSError](err)
 		return ok && dns.IsNotFound
@@ -160,8 +200,28 @@ var causes = []cause{
 		op, ok := errors.AsType[*net.OpError](err)
 		return ok && op.Op == "dial" && op.Timeout()
 	}, "no answer at all: a firewall drops packets, or the address is wrong"},
-	{is(kerr.UnknownTopicOrPartition), "the topic does not exist, or the principal may not describe it"},
+	{is(kerr.UnknownTopicOrPartition), "the topic does not exist, or the user may not describe it"},
 	{is(kerr.UnknownMemberID, kerr.IllegalGeneration, kerr.RebalanceInProgress),
 		"the group has members: another application consumes with the same group"},
 	{is(kerr.UnsupportedVersion), "the broker is too old for this request"},
+}
+
+func expired(cert *x509.Certificate) string {
+	if cert == nil {
+		return "the broker's certificate has expired, or is not valid yet: renew it, and check the clock of this machine"
+	}
+	return fmt.Sprintf("the broker's certificate is valid from %s to %s only: renew it, and check the clock of this machine",
+		cert.NotBefore.UTC().Format(time.RFC3339), cert.NotAfter.UTC().Format(time.RFC3339))
+}
+
+func wrongName(e x509.HostnameError) string {
+	names := slices.Clone(e.Certificate.DNSNames)
+	for _, ip := range e.Certificate.IPAddresses {
+		names = append(names, ip.String())
+	}
+	if len(names) == 0 {
+		return fmt.Sprintf("the broker's certificate names no host, and so not %s: give it one with a subject alternative name", e.Host)
+	}
+	return fmt.Sprintf("the broker's certificate is for %s, and not for %s: connect to it by that name, or set tls.server_name to it",
+		strings.Join(names, ", "), e.Host)
 }

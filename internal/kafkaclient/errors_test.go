@@ -2,6 +2,7 @@ package kafkaclient
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -32,9 +33,14 @@ func TestClassify(t *testing.T) {
 		{kerr.NotLeaderForPartition, ClassRetriable, ""},
 		{kerr.CoordinatorNotAvailable, ClassRetriable, ""},
 		{kerr.UnknownTopicOrPartition, ClassRetriable, "the topic does not exist"},
-		{kerr.TopicAuthorizationFailed, ClassAuthorisation, "Read and Describe"},
+		{kerr.TopicAuthorizationFailed, ClassAuthorisation, "grant the operation Read on a topic"},
 		{kerr.TransactionalIDAuthorizationFailed, ClassAuthorisation, "transactional id"},
-		{kerr.SaslAuthenticationFailed, ClassAuthorisation, "refused"},
+		{kerr.SaslAuthenticationFailed, ClassAuthorisation, "check username and password of sasl"},
+		{x509.UnknownAuthorityError{}, ClassSettings, "set tls.root_cas_file"},
+		{x509.HostnameError{Certificate: &x509.Certificate{DNSNames: []string{"a", "b"}}, Host: "c"}, ClassSettings, "is for a, b, and not for c"},
+		{x509.HostnameError{Certificate: &x509.Certificate{}, Host: "c"}, ClassSettings, "names no host"},
+		{x509.CertificateInvalidError{Reason: x509.Expired, Cert: &x509.Certificate{}}, ClassSettings, "is valid from"},
+		{&ListenerError{Text: "no", Err: io.EOF}, ClassSettings, ""},
 		{kerr.OffsetOutOfRange, ClassFatal, ""},
 		{kerr.UnsupportedVersion, ClassFatal, "too old"},
 		{errors.New("something else"), ClassFatal, ""},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -62,7 +63,7 @@ func Ping(ctx context.Context, cl *kgo.Client, log *slog.Logger) (clusterID stri
 	defer Slow(log, seeds, "a first answer of the cluster")()
 	errs, ok := firstAnswer(ctx, cl.SeedBrokers())
 	if !ok {
-		return "", &UnreachableError{Bootstrap: seeds, Errs: errs}
+		return "", &UnreachableError{Bootstrap: seeds, Errs: explainAll(ctx, cl, seeds, errs)}
 	}
 	// Asked through the client, the answer also tells the client its brokers.
 	kresp, err := cl.Request(ctx, metadataRequest())
@@ -81,12 +82,23 @@ func Ping(ctx context.Context, cl *kgo.Client, log *slog.Logger) (clusterID stri
 		advertised[i] = net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
 	}
 	if errs, ok = firstAnswer(ctx, brokers); !ok {
-		return "", &UnreachableError{Bootstrap: seeds, Advertised: advertised, Errs: errs}
+		return "", &UnreachableError{Bootstrap: seeds, Advertised: advertised, Errs: explainAll(ctx, cl, advertised, errs)}
 	}
 	if meta.ClusterID != nil {
 		clusterID = *meta.ClusterID
 	}
 	return clusterID, nil
+}
+
+// explainAll asks the listeners that hung up what they want, one at a time: one of them is as a rule all there is.
+func explainAll(ctx context.Context, cl *kgo.Client, addrs []string, errs []error) []error {
+	out := slices.Clone(errs)
+	for i := range out {
+		if i < len(addrs) && out[i] != nil {
+			out[i] = explainListener(ctx, cl, addrs[i], out[i])
+		}
+	}
+	return out
 }
 
 // Bootstrap are the bootstrap servers that a client was made with.

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/tidegate/tidegate/internal/checkpoint"
+	"github.com/tidegate/tidegate/internal/kafkaclient"
 )
 
 // Guarantee is Flink's delivery guarantee (sink.delivery-guarantee).
@@ -64,6 +65,8 @@ const (
 	DefaultDeliveryTimeout    = 2 * time.Minute
 	DefaultDrainTimeout       = 5 * time.Second
 	DefaultCommitInterval     = time.Second
+	// defaultBatchSize is how much goes to one partition before records without a key go on to the next.
+	defaultBatchSize = 64 << 10
 )
 
 // ownTimeout is Kafka's default of transaction.timeout.ms, for transactions that no checkpoint has to find again: what a
@@ -80,6 +83,8 @@ type Config struct {
 	Key string
 	// Client are the connection options.
 	Client []kgo.Opt
+	// Properties are Kafka's own settings of a producer; they win over the defaults.
+	Properties kafkaclient.Properties
 	// Principal is the user the connection logs in as, for messages; empty where it is not known.
 	Principal string
 	// Topics are those known beforehand; Connect fails while one is missing.
@@ -113,6 +118,7 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
+	c = c.withProperties()
 	if c.MaxBufferedRecords <= 0 {
 		c.MaxBufferedRecords = DefaultMaxBufferedRecords
 	}
@@ -141,13 +147,31 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// withProperties takes over the limits that the sink itself keeps.
+func (c Config) withProperties() Config {
+	if n, ok := c.Properties.Int("max.request.size"); ok {
+		c.MaxMessageBytes = int32(n)
+	}
+	if n, ok := c.Properties.Int("buffer.memory"); ok {
+		c.MaxBufferedBytes = n
+	}
+	if d, ok := c.Properties.Duration("delivery.timeout.ms"); ok {
+		c.DeliveryTimeout = d
+	}
+	return c
+}
+
 // options are those of a producing client.
 //
 // The client's own RecordDeliveryTimeout must not be among them: it measures from the record's timestamp, which a copy
 // keeps, so every record older than the timeout would fail at the first hiccup.
 func (c Config) options() []kgo.Opt {
 	batchBytes, _ := c.clientLimit()
-	return append(c.Client[:len(c.Client):len(c.Client)],
+	batchSize := defaultBatchSize
+	if n, ok := c.Properties.Int("batch.size"); ok {
+		batchSize = int(n)
+	}
+	opts := append(c.Client[:len(c.Client):len(c.Client)],
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerLinger(c.Linger),
 		kgo.ProducerBatchCompression(kgo.NoCompression()), // Kafka's default of compression.type
@@ -160,9 +184,10 @@ func (c Config) options() []kgo.Opt {
 		kgo.UnknownTopicRetries(4),
 		kgo.MetadataMinAge(time.Second),
 		// Kafka's default partitioner: keys by murmur2, records without a key in uniform batches (KIP-794).
-		kgo.RecordPartitioner(kgo.UniformBytesPartitioner(64<<10, true, true, nil)),
+		kgo.RecordPartitioner(kgo.UniformBytesPartitioner(max(1, batchSize), true, true, nil)),
 		kgo.DisableClientMetrics(), // Close would wait up to a second for a last push
 	)
+	return append(opts, c.Properties.Producer()...)
 }
 
 // pool is the pool with its place in the cluster.

@@ -25,7 +25,7 @@ func TestErrorsOfAFetchAreNeverPassedOver(t *testing.T) {
 		"closed client":               {"", kgo.ErrClientClosed, passed, ""},
 		"the client tries again":      {"a", kerr.NotLeaderForPartition, passed, ""},
 		"connection lost":             {"a", io.EOF, passed, ""},
-		"no ACL":                      {"a", kerr.TopicAuthorizationFailed, fatal, "a source needs Read and Describe"},
+		"no ACL":                      {"a", kerr.TopicAuthorizationFailed, fatal, "grant the operation Read on a topic that is read"},
 		"out of range":                {"a", kerr.OffsetOutOfRange, fatal, "checkpoint.on_restore_out_of_range"},
 		"log cut":                     {"a", &kgo.ErrDataLoss{Topic: "a", ConsumedTo: 9, ResetTo: 4}, fatal, "a-0 at 9, log ends at 4"},
 		"batch too large":             {"a", &kgo.ErrDecompressTooLarge{Topic: "a"}, fatal, "fetching a-0"},

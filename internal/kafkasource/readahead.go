@@ -20,7 +20,8 @@ const (
 	fetchMaxBytes          = 8 << 20
 	fetchMaxPartitionBytes = 1 << 20
 	// firstFetchBytes is asked for as long as nobody knows what records take unpacked, minFetchBytes is the least.
-	firstFetchBytes = 1 << 20
+	// It is no size that anybody sets.
+	firstFetchBytes = 1<<20 - 1
 	minFetchBytes   = 16 << 10
 	// recordOverhead is what a record takes in memory beside its bytes.
 	recordOverhead = 256

@@ -88,6 +88,7 @@ func TestFetchSizesOfTheConfigAreTheMost(t *testing.T) {
 		bytes, ofOne      int32
 		small, smallOfOne int32 // where records take a thousand times what is on the wire
 	}{
+		"1 MB":  {[]kgo.Opt{kgo.FetchMaxBytes(1 << 20), kgo.FetchMaxPartitionBytes(1 << 20)}, 1 << 20, 1 << 20, 17 << 10, 17 << 10},
 		"none":  {nil, fetchMaxBytes, fetchMaxPartitionBytes, 17 << 10, 17 << 10},
 		"both":  {[]kgo.Opt{kgo.FetchMaxBytes(2 << 20), kgo.FetchMaxPartitionBytes(20 << 10)}, 2 << 20, 20 << 10, 17 << 10, 20 << 10},
 		"large": {[]kgo.Opt{kgo.FetchMaxBytes(60 << 20), kgo.FetchMaxPartitionBytes(30 << 20)}, readAheadBytes, readAheadBytes, 17 << 10, 17 << 10},

@@ -337,10 +337,7 @@ func (r *Reader) consumerOptions(assigned map[string]map[int32]kgo.Offset) ([]kg
 	if r.cfg.ReadCommitted {
 		isolation = kgo.ReadCommitted()
 	}
-	// Before the connection's options, which may say otherwise: a partition that is added is fetched only when the fetch
-	// under way at its broker is answered. The client's own default is 5 s.
-	opts = append([]kgo.Opt{kgo.FetchMaxWait(fetchMaxWait)}, opts...)
-	return append(opts,
+	opts = append(opts,
 		// Rule 1: no group, so the client never commits by itself.
 		kgo.ConsumePartitions(assigned),
 		// A position that the log does not have is an error, never a jump.
@@ -348,7 +345,11 @@ func (r *Reader) consumerOptions(assigned map[string]map[int32]kgo.Offset) ([]kg
 		// Rule 11: control records tell that the position has moved.
 		kgo.KeepControlRecords(),
 		kgo.FetchIsolationLevel(isolation),
-	), nil
+		// A partition that is added is fetched only when the fetch under way at its broker is answered. The client's own
+		// default is 5 s.
+		kgo.FetchMaxWait(fetchMaxWait),
+	)
+	return append(opts, r.cfg.Connection.Properties.Consumer()...), nil
 }
 
 // sortedSplits returns a sorted copy.

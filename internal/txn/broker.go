@@ -146,7 +146,10 @@ func (b *Broker) persist(ctx context.Context, what string, ask func(context.Cont
 		err := ask(ctx)
 		done()
 		if err == nil || ctx.Err() == nil && !again(err) {
-			return err
+			if errors.As(err, new(*AuthorizationError)) {
+				return err // says it already
+			}
+			return kafkaclient.WithCause(err)
 		}
 		if time.Since(spoke) > silence {
 			spoke = time.Now()

@@ -52,7 +52,7 @@ func parseConfig(conf *service.ParsedConfig) (config, error) {
 	p := &benthosx.Parser{Conf: conf}
 	var c config
 	var err error
-	c.connection, err = benthosx.ConnectionFromConfig(conf)
+	c.connection, err = benthosx.ConnectionFromConfig(conf, kafkaclient.Sink)
 	p.Join(err)
 	c.maxInFlight = p.Int(1, fieldMaxInFlight)
 	name := p.Enum(fieldGuarantee)
@@ -76,6 +76,7 @@ func parseConfig(conf *service.ParsedConfig) (config, error) {
 				p.String(fieldTransactions, fieldTimeout), maxTimeout)
 		}
 	}
+	propertiesFromConfig(p, &c, name)
 	c.commitInterval = p.Duration(leastCommitInterval, fieldTransactions, fieldCommitInterval)
 	if c.transactionTimeout > 0 && c.commitInterval >= c.transactionTimeout {
 		p.Fail([]string{fieldTransactions, fieldCommitInterval}, "%v is not less than transactions.timeout, %v: the broker "+
@@ -96,6 +97,30 @@ func parseConfig(conf *service.ParsedConfig) (config, error) {
 	c.records, err = recordsFromConfig(conf, p)
 	p.Join(err)
 	return c, errors.Join(p.Errs...)
+}
+
+// propertiesFromConfig is what a field and one of Kafka's own properties can both say, and what a guarantee does not allow.
+func propertiesFromConfig(p *benthosx.Parser, c *config, guarantee string) {
+	properties := c.connection.Properties
+	refuse := func(name, why string) {
+		p.Fail([]string{"properties", name}, "%s does not go with delivery_guarantee: %s, %s", properties.Text(name), guarantee, why)
+	}
+	if acks := properties.Text("acks"); (acks == "0" || acks == "1") && c.guarantee != kafkasink.None {
+		refuse("acks", "since a record that not all in-sync replicas have may be lost; remove it, or set delivery_guarantee: none")
+	}
+	if on, set := properties.Bool("enable.idempotence"); set && !on && c.guarantee == kafkasink.ExactlyOnce {
+		refuse("enable.idempotence", "whose transactions need idempotent producers; remove it")
+	}
+	if d, ok := properties.Duration("transaction.timeout.ms"); ok {
+		switch {
+		case c.guarantee != kafkasink.ExactlyOnce:
+			refuse("transaction.timeout.ms", "which writes without transactions; remove it")
+		case c.transactionTimeout > 0:
+			p.Fail([]string{"properties", "transaction.timeout.ms"}, "it and transactions.timeout say the same thing; remove one of them")
+		default:
+			c.transactionTimeout = d
+		}
+	}
 }
 
 func recordsFromConfig(conf *service.ParsedConfig, p *benthosx.Parser) (*recordBuilder, error) {

@@ -51,7 +51,11 @@ func newOutput(conf *service.ParsedConfig, res *service.Resources) (out service.
 	if err != nil {
 		return nil, policy, 0, err
 	}
-	client, err := cfg.connection.WithClientID("tidegate-" + seat.Key()).Options(log)
+	connection := cfg.connection
+	if connection.ClientID == "" {
+		connection = connection.WithClientID("tidegate-" + seat.Key())
+	}
+	client, err := connection.Options(log)
 	if err != nil {
 		return nil, policy, 0, err
 	}
@@ -59,6 +63,7 @@ func newOutput(conf *service.ParsedConfig, res *service.Resources) (out service.
 		Guarantee: cfg.guarantee, Stream: stream, Seat: seat, Key: seat.Key(), Client: client,
 		Topics: cfg.knownTopics(), Pool: seat.Pool(), TransactionTimeout: cfg.transactionTimeout, Log: log,
 		CommitInterval: cfg.commitInterval, Writers: cfg.maxInFlight, Metrics: counts,
+		Principal: connection.Security.Principal(), Properties: connection.Properties,
 	})
 	return &output{
 		sink: sink, seat: seat, records: cfg.records, streamID: res.StreamID(),
@@ -87,7 +92,7 @@ func (o *output) connect(ctx context.Context) error {
 	clusterID, err := o.sink.Connect(ctx)
 	var missing *kafkasink.MissingTopicError
 	switch {
-	case kafkaclient.Classify(err) == kafkaclient.ClassAuthorisation:
+	case kafkaclient.Final(err):
 		o.seat.Fatal(err) // Rule 13: what the cluster refuses it will refuse again.
 	case errors.As(err, &missing):
 		// A topic that was made a moment ago may not be known to every broker.

@@ -8,6 +8,7 @@ import (
 	"github.com/redpanda-data/benthos/v4/public/service"
 
 	"github.com/tidegate/tidegate/internal/benthosx"
+	"github.com/tidegate/tidegate/internal/kafkaclient"
 )
 
 //go:embed kafka_flink_sink.md
@@ -55,11 +56,11 @@ func spec() *service.ConfigSpec {
 		Categories("Services").
 		Summary("Writes to Kafka topics with the delivery guarantees of the Apache Flink Kafka sink, exactly-once by two-phase commit.").
 		Description(description).
-		Fields(benthosx.ConnectionFields()...).
+		Fields(benthosx.ConnectionFields(kafkaclient.Sink)...).
 		Fields(
 			service.NewInterpolatedStringField(fieldTopic).
 				Description("The topic of each record. It has to exist.").Example("orders-copy").Example(`orders-${! @kafka_topic }`),
-			service.NewStringAnnotatedEnumField(fieldGuarantee, map[string]string{
+			benthosx.EnumField("delivery_guarantee", fieldGuarantee, map[string]string{
 				guaranteeNone:        "Nothing is waited for. Records may be lost, and are counted and logged then.",
 				guaranteeAtLeastOnce: "Every record is acknowledged by the brokers before its checkpoint completes. After a failure records may be there twice.",
 				guaranteeExactlyOnce: "Records are written in Kafka transactions that are committed once the checkpoint is durable. Behind inputs without checkpoints a batch is acknowledged once its transaction has committed; see above.",
@@ -86,19 +87,36 @@ root = if this.string().trim() != "" && !this.string().trim().re_match("^@.") {
 				"The number of this process among those that share the work, from 0: each has transactional ids of its own. Default: the `index` of the stream's `kafka_flink_source`, which it has to equal; it is for streams without one.").
 				Advanced(),
 		).
-		LintRule(`
+		LintRule(wholeRule+".concat("+benthosx.ConnectionLint(kafkaclient.Sink)+")").
+		Example("Copy a topic exactly once", "What consumers with `isolation.level=read_committed` see of the copy has no gaps and no repeats, whenever the process is killed.", benthosx.ExampleCopy)
+}
+
+// wholeRule checks what no field can tell by itself, in the words of the config.
+const wholeRule = `
 let guarantee = this.delivery_guarantee.or("at-least-once").string().lowercase()
+let properties = this.properties.or({})
 let prefix = this.transactional_id_prefix.or("").string().trim()
 let defaults = { "pool_size": 5, "timeout": "", "on_lost_transaction": "replay", "commit_interval": "1s" }
 let idle = this.transactions.or({}).key_values().filter(kv -> $defaults.exists(kv.key) && $defaults.get(kv.key) != kv.value).map_each(kv -> "transactions." + kv.key).sort()
 let idle = (if $prefix == "" { [] } else { ["transactional_id_prefix"] }).concat($idle)
-root = if $guarantee == "exactly-once" && $prefix == "" {
-  "transactional_id_prefix is required with delivery_guarantee: exactly-once; choose one that no other job uses"
-} else if ["none", "at-least-once"].contains($guarantee) && $idle.length() > 0 {
-  "%v %v no effect with delivery_guarantee: %v, which writes without transactions; set delivery_guarantee: exactly-once, or remove %v".format($idle.join(", "), if $idle.length() == 1 { "has" } else { "have" }, $guarantee, if $idle.length() == 1 { "it" } else { "them" })
-}`).
-		Example("Copy a topic exactly once", "What consumers with `isolation.level=read_committed` see of the copy has no gaps and no repeats, whenever the process is killed.", benthosx.ExampleCopy)
-}
+root = [
+  if $guarantee == "exactly-once" && $prefix == "" {
+    "transactional_id_prefix is required with delivery_guarantee: exactly-once; choose one that no other job uses"
+  } else if ["none", "at-least-once"].contains($guarantee) && $idle.length() > 0 {
+    "%v %v no effect with delivery_guarantee: %v, which writes without transactions; set delivery_guarantee: exactly-once, or remove %v".format($idle.join(", "), if $idle.length() == 1 { "has" } else { "have" }, $guarantee, if $idle.length() == 1 { "it" } else { "them" })
+  },
+  if $guarantee == "exactly-once" && $properties.get("enable~1idempotence").or(true).string() == "false" {
+    "properties.enable.idempotence: false does not go with delivery_guarantee: exactly-once, whose transactions need idempotent producers; remove it"
+  },
+  if ["exactly-once", "at-least-once"].contains($guarantee) && ["0", "1"].contains($properties.get("acks").or("all").string()) {
+    "properties.acks: %v does not go with delivery_guarantee: %v: a record that not all in-sync replicas have may be lost; remove it, or set delivery_guarantee: none".format($properties.get("acks"), $guarantee)
+  },
+  if $guarantee != "exactly-once" && $properties.exists("transaction~1timeout~1ms") {
+    "properties.transaction.timeout.ms has no effect with delivery_guarantee: %v, which writes without transactions; remove it".format($guarantee)
+  } else if $properties.exists("transaction~1timeout~1ms") && this.transactions.timeout.or("").string() != "" {
+    "properties.transaction.timeout.ms and transactions.timeout say the same thing; remove one of them"
+  },
+].filter(lint -> lint != null)`
 
 func transactionsField() *service.ConfigField {
 	path := func(name string) string { return fieldTransactions + "." + name }
@@ -117,7 +135,7 @@ root = if this.string() != "" && $d == null {
 } else if this.string() != "" && $d > "500h".parse_duration() {
   "transactions.timeout: %v is more than 500h, the most that fits into a request".format(this.string())
 }`),
-		service.NewStringAnnotatedEnumField(fieldOnLost, map[string]string{
+		benthosx.EnumField("transactions.on_lost_transaction", fieldOnLost, map[string]string{
 			lostReplay:   "Its records are read and written again, where no part of its checkpoint is visible yet; else the process ends.",
 			lostFail:     "The process ends.",
 			lostContinue: "It is counted as lost, logged, and the stream goes on.",

@@ -55,10 +55,10 @@ func TestBadInput(t *testing.T) {
 	for name, tc := range map[string]struct{ yaml, lint, err string }{
 		"unknown field":         {with("", "topics: [ copy ]"), "field topics not recognised", ""},
 		"no servers":            {with(`bootstrap_servers: [ "localhost:9092" ]`+"\n", ""), "field bootstrap_servers is required", "bootstrap_servers"},
-		"no port":               {with("localhost:9092", "localhost"), `"localhost" is not host:port`, `"localhost" has no port`},
+		"no port":               {with("localhost:9092", "localhost"), `bootstrap_servers: "localhost" has no port; write host:port, such as localhost:9092`, `"localhost" has no port`},
 		"no topic":              {with("topic: copy\n", ""), "field topic is required", "topic"},
 		"topic not closed":      {with("topic: copy", "topic: ${! @kafka_topic"), "expected end of expression", "topic"},
-		"unknown guarantee":     {with("exactly-once", "twice"), "value twice is not a valid option", `delivery_guarantee: "twice"`},
+		"unknown guarantee":     {with("exactly-once", "twice"), `"twice" is not one of`, `delivery_guarantee: "twice"`},
 		"no prefix":             {with("transactional_id_prefix: job\n", ""), "transactional_id_prefix is required with delivery_guarantee: exactly-once", "transactional_id_prefix: required"},
 		"empty prefix":          {with("prefix: job", `prefix: " "`), "transactional_id_prefix is required with delivery_guarantee: exactly-once", "transactional_id_prefix: required"},
 		"prefix by default":     {with("delivery_guarantee: exactly-once\n", ""), "transactional_id_prefix has no effect with delivery_guarantee: at-least-once", `transactional_id_prefix: "job" has no effect`},
@@ -73,11 +73,20 @@ func TestBadInput(t *testing.T) {
 		"interval in words":     {with("", "transactions: { commit_interval: often }"), `transactions.commit_interval: "often" is not a duration`, `transactions.commit_interval: "often"`},
 		"interval of nothing":   {with("", "transactions: { commit_interval: 0s }"), "transactions.commit_interval: 0s is less than 1ms", "transactions.commit_interval: 0s is less than 1ms"},
 		"interval too long":     {with("", "transactions: { commit_interval: 1m, timeout: 60s }"), "transactions.commit_interval: 1m is not less than transactions.timeout, 60s", "transactions.commit_interval: 1m0s is not less than"},
-		"unknown policy":        {with("", "transactions: { on_lost_transaction: forget }"), "value forget is not a valid option", `transactions.on_lost_transaction: "forget"`},
+		"unknown policy":        {with("", "transactions: { on_lost_transaction: forget }"), `"forget" is not one of`, `transactions.on_lost_transaction: "forget"`},
 		"none in flight":        {with("", "max_in_flight: 0"), "max_in_flight: 0 is less than 1", "max_in_flight: 0 is less than 1"},
 		"in flight in words":    {with("", "max_in_flight: some"), `max_in_flight: "some" is not a whole number`, "max_in_flight: some"},
 		"index negative":        {with("", "index: -1"), "index: -1 is less than 0", "index: -1 is less than 0"},
 		"headers from a header": {with("", "headers: { from: kafka_headers }"), `headers.from: "kafka_headers" does not name metadata`, `headers.from: "kafka_headers"`},
+		"acks of one":           {with("", "properties: { acks: 1 }"), "properties.acks: 1 does not go with delivery_guarantee: exactly-once", "properties.acks: 1 does not go with delivery_guarantee: exactly-once"},
+		"acks of none":          {with("delivery_guarantee: exactly-once\ntransactional_id_prefix: job", `properties: { acks: "0" }`), "properties.acks: 0 does not go with delivery_guarantee: at-least-once", "properties.acks: 0 does not go with"},
+		"not idempotent":        {with("", "properties: { enable.idempotence: false }"), "properties.enable.idempotence: false does not go with delivery_guarantee: exactly-once", "properties.enable.idempotence: false does not go with"},
+		"no retries":            {with("", "properties: { retries: 0 }"), "properties.retries: 0 does not go with an idempotent producer", "properties.retries: 0 does not go with"},
+		"too many in flight":    {with("", "properties: { max.in.flight.requests.per.connection: 6 }"), "6 is more than the 5 that an idempotent producer may have", "6 is more than the 5"},
+		"timeout twice":         {with("", "transactions: { timeout: 15m }\nproperties: { transaction.timeout.ms: 900000 }"), "properties.transaction.timeout.ms and transactions.timeout say the same thing", "properties.transaction.timeout.ms: it and transactions.timeout"},
+		"timeout without":       {with("delivery_guarantee: exactly-once\ntransactional_id_prefix: job", "properties: { transaction.timeout.ms: 900000 }"), "properties.transaction.timeout.ms has no effect with delivery_guarantee: at-least-once", "properties.transaction.timeout.ms: 900000 does not go with"},
+		"property of a source":  {with("", "properties: { fetch.min.bytes: 5 }"), "properties.fetch.min.bytes: it is for a source, and this is a sink", "properties.fetch.min.bytes: it is for a source"},
+		"property of a field":   {with("", "properties: { transactional.id: x }"), "properties.transactional.id: it is set by the field transactional_id_prefix", "it is set by the field transactional_id_prefix"},
 		"key not closed":        {with("", `key: "${! @kafka_key"`), "expected end of expression", "key"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -143,4 +152,19 @@ index: 2
 	c, err = parse(t, strings.Replace(yaml, "index: 2", "", 1))
 	require.NoError(t, err)
 	require.Equal(t, checkpoint.SourcesIndex, c.pool.Index, "it follows the sources")
+}
+
+func TestPropertiesReachTheConfig(t *testing.T) {
+	yaml := minimal + "properties: { transaction.timeout.ms: 900000, client.id: me, linger.ms: 5 }"
+	require.Empty(t, lint(t, yaml))
+	c, err := parse(t, yaml)
+	require.NoError(t, err)
+	require.Equal(t, 15*time.Minute, c.transactionTimeout)
+	require.Equal(t, "me", c.connection.ClientID)
+	require.True(t, c.connection.Properties.Has("linger.ms"))
+
+	yaml = "bootstrap_servers: a:1\ntopic: copy\ndelivery_guarantee: none\nproperties: { acks: 0, enable.idempotence: false, max.in.flight.requests.per.connection: 9, retries: 0 }"
+	require.Empty(t, lint(t, yaml))
+	_, err = parse(t, yaml)
+	require.NoError(t, err)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/benthosx"
 	"github.com/tidegate/tidegate/internal/checkpoint"
+	"github.com/tidegate/tidegate/internal/kafkaclient"
 	"github.com/tidegate/tidegate/internal/kafkasource"
 	"github.com/tidegate/tidegate/internal/offsets"
 	"github.com/tidegate/tidegate/internal/splits"
@@ -39,13 +40,13 @@ type config struct {
 // parseConfig reads a config without any side effect. Its error names every field that is wrong.
 func parseConfig(conf *service.ParsedConfig) (config, error) {
 	p := &benthosx.Parser{Conf: conf}
-	connection, err := benthosx.ConnectionFromConfig(conf)
+	connection, err := benthosx.ConnectionFromConfig(conf, kafkaclient.Source)
 	p.Join(err)
 	group, subscription, now := p.String(fieldGroupID), subscriptionFromConfig(p), time.Now()
 	isolation := p.Enum(fieldIsolationLevel)
 	c := config{
 		reader: kafkasource.Config{
-			Connection:   connection.WithClientID(p.String(fieldClientIDPrefix)),
+			Connection:   connection,
 			Subscription: subscription,
 			Share: splits.Share{
 				Parallelism: int32(p.Int(1, fieldParallelism)), Index: int32(p.Int(0, fieldIndex)),
@@ -70,6 +71,7 @@ func parseConfig(conf *service.ParsedConfig) (config, error) {
 	}
 	p.Join(c.reader.Share.Validate())
 	c.reader.DiscoveryInterval = discoveryFromConfig(p)
+	propertiesFromConfig(p, &c)
 	checkpointFromConfig(p, &c)
 	autoCommitFromConfig(p, &c)
 	return c, errors.Join(p.Errs...)
@@ -82,6 +84,26 @@ func discoveryFromConfig(p *benthosx.Parser) time.Duration {
 		p.Fail([]string{fieldDiscovery}, "%v is less than %v, the least there is but for 0s, which turns discovery off", d, minDiscovery)
 	}
 	return d
+}
+
+// propertiesFromConfig is what a field and one of Kafka's own properties can both say.
+func propertiesFromConfig(p *benthosx.Parser, c *config) {
+	properties := c.reader.Connection.Properties
+	if prefix := p.String(fieldClientIDPrefix); prefix != "" {
+		if id := properties.Text("client.id"); id != "" && id != prefix {
+			p.Fail([]string{fieldClientIDPrefix}, "%q, and properties.client.id is %q; remove one of them", prefix, id)
+		}
+		c.reader.Connection = c.reader.Connection.WithClientID(prefix)
+	}
+	if level := properties.Text("isolation.level"); level != "" {
+		if c.reader.ReadCommitted && level != readCommitted {
+			p.Fail([]string{fieldIsolationLevel}, "%s, and properties.isolation.level is %s; remove one of them", readCommitted, level)
+		}
+		c.reader.ReadCommitted = level == readCommitted
+	}
+	if n, ok := properties.Int("max.poll.records"); ok {
+		c.reader.MaxBatch = int(n)
+	}
 }
 
 func checkpointFromConfig(p *benthosx.Parser, c *config) {

@@ -153,7 +153,7 @@ func (in *input) connect(ctx context.Context) error {
 	case err != nil:
 		in.seat.Fatal(err)
 	default:
-		if err = in.reader.Connect(ctx); kafkaclient.Classify(err) == kafkaclient.ClassAuthorisation {
+		if err = in.reader.Connect(ctx); kafkaclient.Final(err) {
 			in.seat.Fatal(err) // Rule 13: what the cluster refuses it will refuse again.
 		}
 	}

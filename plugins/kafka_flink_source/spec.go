@@ -8,6 +8,7 @@ import (
 	"github.com/redpanda-data/benthos/v4/public/service"
 
 	"github.com/tidegate/tidegate/internal/benthosx"
+	"github.com/tidegate/tidegate/internal/kafkaclient"
 	"github.com/tidegate/tidegate/internal/offsets"
 )
 
@@ -24,7 +25,7 @@ func spec() *service.ConfigSpec {
 		Categories("Services").
 		Summary("Reads Kafka topics with the semantics of the Apache Flink Kafka source: start-up modes, bounded reads and checkpoints.").
 		Description(description).
-		Fields(benthosx.ConnectionFields()...).
+		Fields(benthosx.ConnectionFields(kafkaclient.Source)...).
 		Fields(subscriptionFields()...).
 		Fields(
 			service.NewStringField(fieldGroupID).Default("").
@@ -40,7 +41,7 @@ func spec() *service.ConfigSpec {
 			startupField(),
 			boundedField(),
 			discoveryField(),
-			service.NewStringAnnotatedEnumField(fieldIsolationLevel, map[string]string{
+			benthosx.EnumField("isolation_level", fieldIsolationLevel, map[string]string{
 				readUncommitted: "All records, also those of open and aborted transactions. Kafka's default.",
 				readCommitted:   "Only records outside of transactions and in committed ones. For topics that are written with transactions.",
 			}).Default(readUncommitted).Description("Which records of transactional topics are read."),
@@ -52,7 +53,7 @@ func spec() *service.ConfigSpec {
 				"With checkpoints: whether the positions of every completed one are committed to the consumer group, true or false. What is "+
 					"delivered never depends on them."),
 		).
-		LintRule(wholeRule).
+		LintRule(fmt.Sprintf("%s.concat(%s)", wholeRule, benthosx.ConnectionLint(kafkaclient.Source))).
 		Example("Copy a topic exactly once", "What consumers with `isolation.level=read_committed` see of the copy has no gaps and no repeats, whenever the process is killed.", benthosx.ExampleCopy).
 		Example("Read without checkpoints", "Goes on from the group's offsets, which are committed once a second up to where every record is acknowledged. After a crash records may come again, and none is lost.", exampleSolo).
 		Example("Read what there is, then end", "Reads the topic up to its present end and ends the process. Restarted halfway, it goes on to the same end.", exampleBounded)
@@ -64,6 +65,7 @@ let cp = this.checkpoint.or({})
 let auto = this.auto_commit.or({})
 let parallelism = this.parallelism.or(1).number().catch(null)
 let index = this.index.or(0).number().catch(null)
+let properties = this.properties.or({})
 let group = this.group_id.or("").string().trim()
 let defaults = {
   "mode": "exactly-once", "store": "", "min_pause": "0s", "timeout": "10m", "max_concurrent": 1, "tolerable_failures": 0, "retained": 2,
@@ -78,6 +80,12 @@ root = [
   },
   if $parallelism != null && $index != null && $parallelism >= 1 && $index >= $parallelism {
     "index: %v is not from 0 to parallelism - 1 = %v; processes are counted from 0".format($index, $parallelism - 1)
+  },
+  if this.client_id_prefix.or("").string() != "" && $properties.exists("client~1id") && $properties.get("client~1id") != this.client_id_prefix {
+    "properties.client.id and client_id_prefix say different things; remove one of them"
+  },
+  if this.isolation_level.or("read_uncommitted").string().lowercase() == "read_committed" && $properties.get("isolation~1level").or("read_committed").string().lowercase() != "read_committed" {
+    "properties.isolation.level and isolation_level say different things; remove one of them"
   },
   if $cp.exists("interval") && $cp.store.or("").string().trim() == "" {
     "checkpoint.store is required: the label of the cache that keeps the checkpoints, one of pebble, checkpoint_file or checkpoint_memory"
@@ -160,7 +168,7 @@ func checkpointField() *service.ConfigField {
 		service.NewStringField(fieldStore).Default("").
 			Description("The label of the cache that keeps the checkpoints: `pebble`, `checkpoint_file`, or for trying things out `checkpoint_memory`. Required with `checkpoint.interval`.").
 			Example("state"),
-		service.NewStringAnnotatedEnumField(fieldMode, map[string]string{
+		benthosx.EnumField("checkpoint.mode", fieldMode, map[string]string{
 			exactlyOnce: "With an exactly-once sink nothing is lost and nothing is visible twice.",
 			atLeastOnce: "Not to be combined with an exactly-once sink.",
 		}).Default(exactlyOnce).Description("What checkpoints promise, by Flink's `execution.checkpointing.mode`."),
@@ -175,7 +183,7 @@ func checkpointField() *service.ConfigField {
 			"How many checkpoints in a row may be declined before the stream goes back to the last one. A whole number.").Advanced(),
 		benthosx.IntField(path(fieldRetained), fieldRetained, 2, 1,
 			"How many checkpoint records are kept. Recovery needs one; more are for people to go back to. A whole number.").Advanced(),
-		service.NewStringAnnotatedEnumField(fieldOnStop, map[string]string{
+		benthosx.EnumField("checkpoint.on_stop", fieldOnStop, map[string]string{
 			stopRetain: "The checkpoints stay, and the next start goes on from them.",
 			stopDelete: "The checkpoints are deleted once everything is committed and the positions are in the consumer group; else they stay.",
 		}).Default(stopRetain).Description("What becomes of the checkpoints at a graceful stop.").Advanced(),
@@ -183,7 +191,7 @@ func checkpointField() *service.ConfigField {
 			"How many failovers in a row, without a completed checkpoint in between, are made before the process ends with exit code 1. -1: without limit.").Advanced(),
 		benthosx.BoolField(path(fieldAllowNonRestored), fieldAllowNonRestored, false,
 			"Whether to start although the newest checkpoint holds state of components that are no longer in the config, true or false. Transactions of outputs that are gone are dropped, and counted as lost; an input under a new label begins by its start-up mode.").Advanced(),
-		service.NewStringAnnotatedEnumField(fieldOnOutOfRange, map[string]string{
+		benthosx.EnumField("checkpoint.on_restore_out_of_range", fieldOnOutOfRange, map[string]string{
 			string(offsets.FailOutOfRange):     "The start-up fails and names the partitions.",
 			string(offsets.EarliestOutOfRange): "Such a partition is read from its first record. What retention deleted unread is lost; that is counted and logged.",
 		}).Default(string(offsets.FailOutOfRange)).

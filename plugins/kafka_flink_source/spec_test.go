@@ -94,12 +94,12 @@ func TestBadInput(t *testing.T) {
 		"partitions wrong":     {with("topics: [ orders ]", `partitions: [ "orders" ]`), `partitions: "orders" is not of the form orders:0 or orders:0-3`, `partitions: "orders" names no partition`},
 		"partitions none":      {with("topics: [ orders ]", `partitions: []`), "topics names no topic", "no topic given"},
 		"no servers":           {with(`bootstrap_servers: [ "localhost:9092" ]`+"\n", ""), "field bootstrap_servers is required", "bootstrap_servers"},
-		"no port":              {with("localhost:9092", "localhost"), `"localhost" is not host:port`, `"localhost" has no port`},
+		"no port":              {with("localhost:9092", "localhost"), `bootstrap_servers: "localhost" has no port; write host:port, such as localhost:9092`, `"localhost" has no port`},
 		"group-offsets without a group": {with("group_id: g\n", ""),
 			"startup.mode is group-offsets (the default), which needs group_id", "needs group_id"},
-		"unknown start mode":                  {with("", "startup: { mode: earliest }"), "value earliest is not a valid option", `startup.mode: "earliest"`},
-		"unknown reset":                       {with("", "startup: { offset_reset: first }"), "value first is not a valid option", `startup.offset_reset: "first"`},
-		"unknown bound":                       {with("", "bounded: { mode: now }"), "value now is not a valid option", ""},
+		"unknown start mode":                  {with("", "startup: { mode: earliest }"), "startup.mode: \"earliest\" is not one of earliest-offset, group-offsets, latest-offset, specific-offsets, timestamp; did you mean earliest-offset?", `startup.mode: "earliest"`},
+		"unknown reset":                       {with("", "startup: { offset_reset: first }"), `"first" is not one of`, `startup.offset_reset: "first"`},
+		"unknown bound":                       {with("", "bounded: { mode: now }"), `"now" is not one of`, ""},
 		"timestamp missing":                   {with("", "startup: { mode: timestamp }"), "startup.mode is timestamp, which needs startup.timestamp", "startup.timestamp: required with startup.mode: timestamp"},
 		"timestamp without its mode":          {with("", "startup: { timestamp: 5 }"), "startup.timestamp has no effect with startup.mode: group-offsets; set startup.mode to timestamp", "startup.timestamp: it has no effect without startup.mode: timestamp"},
 		"timestamp a list":                    {with("", "startup: { mode: timestamp, timestamp: [ 5 ] }"), "startup.timestamp: \"[5]\" is no point in time", "startup.timestamp: [5] is neither text nor a number"},
@@ -117,7 +117,9 @@ func TestBadInput(t *testing.T) {
 		"bound at earliest":                   {with("", "bounded: { mode: specific-offsets, specific_offsets: { '0': earliest-offset } }"), "bounded.specific_offsets: nothing ends at earliest-offset", "bounded.specific_offsets: orders-0 has the offset -2, which means the earliest: nothing ends there"},
 		"bound at a group, none":              {with("group_id: g", "startup: { mode: earliest-offset }\nbounded: { mode: group-offsets }"), "bounded.mode is group-offsets, which needs group_id", "bounded.mode: group-offsets needs group_id"},
 		"keep running without a bound":        {with("", "bounded: { keep_running: true }"), "bounded.keep_running has no effect with bounded.mode: unbounded", "bounded.keep_running has no effect"},
-		"unknown isolation":                   {with("", "isolation_level: dirty"), "value dirty is not a valid option", `isolation_level: "dirty"`},
+		"isolation twice":                     {with("", "isolation_level: read_committed\nproperties: { isolation.level: read_uncommitted }"), "properties.isolation.level and isolation_level say different things", "isolation_level: read_committed, and properties.isolation.level is read_uncommitted"},
+		"client id twice":                     {with("", "client_id_prefix: a\nproperties: { client.id: b }"), "properties.client.id and client_id_prefix say different things", `client_id_prefix: "a", and properties.client.id is "b"`},
+		"unknown isolation":                   {with("", "isolation_level: dirty"), `"dirty" is not one of`, `isolation_level: "dirty"`},
 		"unknown metadata":                    {with("", "metadata: [ topic, colour ]"), `metadata: "colour" is not one of topic, partition`, `metadata: "colour"`},
 		"metadata twice":                      {with("", "metadata: [ topic, topic ]"), "metadata lists an item twice", ""},
 		"index too high":                      {with("", "parallelism: 2\nindex: 2"), "index: 2 is not from 0 to parallelism - 1 = 1", "index: 2 is not from 0 to parallelism - 1 = 1"},
@@ -150,9 +152,9 @@ func TestBadInput(t *testing.T) {
 		"tolerable negative":                  {checkpointed("tolerable_failures: -1"), "checkpoint.tolerable_failures: -1 is less than 0", "-1 is less than 0"},
 		"retained zero":                       {checkpointed("retained: 0"), "checkpoint.retained: 0 is less than 1", "0 is less than 1"},
 		"restarts too low":                    {checkpointed("max_restarts: -2"), "checkpoint.max_restarts: -2 is less than -1", "-2 is less than -1"},
-		"unknown mode":                        {checkpointed("mode: maybe-once"), "value maybe-once is not a valid option", `checkpoint.mode: "maybe-once"`},
-		"unknown on_stop":                     {checkpointed("on_stop: forget"), "value forget is not a valid option", `checkpoint.on_stop: "forget"`},
-		"unknown policy":                      {checkpointed("on_restore_out_of_range: latest"), "value latest is not a valid option", ""},
+		"unknown mode":                        {checkpointed("mode: maybe-once"), `"maybe-once" is not one of`, `checkpoint.mode: "maybe-once"`},
+		"unknown on_stop":                     {checkpointed("on_stop: forget"), `"forget" is not one of`, `checkpoint.on_stop: "forget"`},
+		"unknown policy":                      {checkpointed("on_restore_out_of_range: latest"), `"latest" is not one of`, ""},
 		"restored in words":                   {checkpointed("allow_non_restored_state: perhaps"), `checkpoint.allow_non_restored_state: "perhaps" is neither true nor false`, "checkpoint.allow_non_restored_state: perhaps is neither"},
 		"commit in words":                     {with("", "commit_offsets_on_checkpoint: never"), `commit_offsets_on_checkpoint: "never" is neither true nor false`, "commit_offsets_on_checkpoint: never is neither"},
 		"discovery in words":                  {with("", "discovery_interval: never"), `discovery_interval: "never" is not a duration, such as 30s or 5m; 0s turns`, `discovery_interval: "never" is not a duration`},
@@ -181,7 +183,7 @@ checkpoint: { interval: soon, max_concurrent: two }
 commit_offsets_on_checkpoint: 7
 `
 	require.Equal(t, []string{
-		`bootstrap_servers: "nowhere" is not host:port`,
+		`bootstrap_servers: "nowhere" has no port; write host:port, such as nowhere:9092`,
 		`checkpoint.interval: "soon" is not a duration, such as 500ms, 5s or 10m`,
 		`checkpoint.max_concurrent: "two" is not a whole number`,
 		`checkpoint.store is required: the label of the cache that keeps the checkpoints, one of pebble, checkpoint_file or checkpoint_memory`,
@@ -373,4 +375,18 @@ func TestStartAndStopInitialisersReachTheConfig(t *testing.T) {
 	require.NoError(t, err)
 	require.InDelta(t, before-30*60_000, c.reader.Start.TimestampMS, 60_000)
 	require.Empty(t, lint(t, minimal+"startup: { mode: timestamp, timestamp: -30m }"))
+}
+
+func TestMisspeltTopicsAreNotMissedAsWell(t *testing.T) {
+	require.Equal(t, []string{"field topicz not recognised"}, lint(t, strings.Replace(minimal, "topics:", "topicz:", 1)))
+}
+
+func TestPropertiesReachTheConfig(t *testing.T) {
+	yaml := minimal + "properties: { isolation.level: read_committed, client.id: me, max.poll.records: 7 }"
+	require.Empty(t, lint(t, yaml))
+	c, err := parse(t, yaml)
+	require.NoError(t, err)
+	require.True(t, c.reader.ReadCommitted)
+	require.Equal(t, 7, c.reader.MaxBatch)
+	require.Equal(t, "me", c.reader.Connection.ClientID)
 }

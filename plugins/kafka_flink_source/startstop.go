@@ -12,7 +12,7 @@ import (
 
 func startupField() *service.ConfigField {
 	return service.NewObjectField(fieldStartup,
-		service.NewStringAnnotatedEnumField(fieldMode, map[string]string{
+		benthosx.EnumField("startup.mode", fieldMode, map[string]string{
 			string(offsets.EarliestStart):  "The first record each partition still has.",
 			string(offsets.LatestStart):    "What is written after the first start. The offset is resolved once, and kept: a crash before the first checkpoint skips nothing.",
 			string(offsets.GroupStart):     "The committed offsets of `group_id`.",
@@ -24,7 +24,7 @@ func startupField() *service.ConfigField {
 			Description("With `startup.mode: timestamp`: RFC 3339, milliseconds since the epoch, or how long before the process started, such as `-30m` or `-7d`. The future is refused."),
 		specificField("startup").
 			Description("With `startup.mode: specific-offsets`: Flink's string for one topic, or a map, for several topics with their names. An offset is a whole number, or `earliest-offset`, `latest-offset` or `group-offsets` (in the string -2, -1 and -3)."),
-		service.NewStringAnnotatedEnumField(fieldOffsetReset, map[string]string{
+		benthosx.EnumField("startup.offset_reset", fieldOffsetReset, map[string]string{
 			string(offsets.ResetNone):     "The start-up fails and names the partitions.",
 			string(offsets.ResetEarliest): "Such a partition begins at its first record.",
 			string(offsets.ResetLatest):   "Such a partition begins at its end.",
@@ -38,7 +38,7 @@ func startupField() *service.ConfigField {
 
 func boundedField() *service.ConfigField {
 	return service.NewObjectField(fieldBounded,
-		service.NewStringAnnotatedEnumField(fieldMode, map[string]string{
+		benthosx.EnumField("bounded.mode", fieldMode, map[string]string{
 			string(offsets.Unbounded):     "The source never ends.",
 			string(offsets.LatestStop):    "The source ends at the offsets that were the ends of the partitions when it first started.",
 			string(offsets.GroupStop):     "The source ends at the committed offsets of `group_id`, which every partition needs.",

@@ -55,7 +55,8 @@ let partitions = this.partitions.or([])
 let subscribed = ["topics", "topic_pattern", "partitions"].filter(f -> if f == "partitions" { $partitions.length() > 0 } else { this.exists(f) })
 let named = if this.topics.type() == "array" { this.topics } else if this.topics.type() == "string" { this.topics.split(";") } else { [] }
 let named = $named.concat($partitions.map_each(e -> e.string().split(":").slice(0, -1).join(":"))).map_each(t -> t.string().trim()).filter(t -> t != "").unique()
-let subscription = if $subscribed.length() == 0 {
+let misspelt = this.keys().any(k -> !["topics", "topic_pattern"].contains(k) && k.has_prefix("topi")) # Benthos says so
+let subscription = if $subscribed.length() == 0 && $misspelt { [] } else if $subscribed.length() == 0 {
   [ "topics names no topic; name what to read in topics, topic_pattern or partitions" ]
 } else if $subscribed.length() > 1 {
   [ "%v: only one of them can be set, since each says by itself what is read".format($subscribed.join(", ")) ]

@@ -35,7 +35,7 @@ pipeline:
 
 output:
   kafka_flink_sink:
-    bootstrap_servers: [ "{{ .Bootstrap }}" ]
+    {{ .Kafka.Block 4 }}
     topic: {{ .Out }}
     max_in_flight: 64
     delivery_guarantee: exactly-once

@@ -63,7 +63,7 @@ type writesOf struct {
 func (o *writesOf) job(t *testing.T, address, input, processors string) *writes {
 	var cluster *realkafka.Cluster
 	if o.alone {
-		options := optionsOf(o.tv)
+		options := optionsOf(t, o.tv)
 		options.Brokers = 1
 		cluster = realkafka.Start(t, options)
 	} else {

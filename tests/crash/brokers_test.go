@@ -32,7 +32,7 @@ func (w *ward) brokers(t *testing.T) {
 }
 
 func (w *ward) killBrokers(t *testing.T, s scenario, count int, stream uint64) {
-	options := optionsOf(w.tv)
+	options := optionsOf(t, w.tv)
 	options.Brokers = count
 	cluster := realkafka.Start(t, options)
 	su := w.newSufferer(t, s, cluster, stream)

@@ -115,7 +115,7 @@ func guaranteeTable() string {
 // "ours/<partition>/<number>", or what a sender has sent.
 func guaranteeText(g guarantee) string {
 	source := `kafka_flink_source:
-            bootstrap_servers: [ "{{ .Bootstrap }}" ]
+            {{ .Kafka.Block 12 }}
             topics: [ {{ .In }} ]
             group_id: {{ .Group }}
             metadata: [ partition, offset ]
@@ -160,7 +160,7 @@ pipeline:
 
 output:
   kafka_flink_sink:
-    bootstrap_servers: [ "{{ .Bootstrap }}" ]
+    {{ .Kafka.Block 4 }}
     topic: {{ .Out }}
     max_in_flight: 64
     delivery_guarantee: ` + g.sink + prefix + "\n"

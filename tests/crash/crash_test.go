@@ -65,26 +65,28 @@ func eachVersion(t *testing.T, test func(t *testing.T, tv int)) {
 	}
 }
 
-func optionsOf(tv int) realkafka.Options {
-	if tv == 2 {
-		return realkafka.Options{}
+func optionsOf(t testing.TB, tv int) realkafka.Options {
+	options, err := withSecurity(realkafka.Options{})
+	require.NoError(t, err)
+	if tv != 2 {
+		options.Features = map[string]int{"transaction.version": tv}
 	}
-	return realkafka.Options{Features: map[string]int{"transaction.version": tv}}
+	return options
 }
 
 // clusterOf is a cluster of one broker that stays up.
 func clusterOf(t *testing.T, tv int) *realkafka.Cluster {
-	if tv == 2 {
+	if tv == 2 && *flagSecurity == "" {
 		return realkafka.Shared(t)
 	}
-	return realkafka.Start(t, optionsOf(tv))
+	return realkafka.Start(t, optionsOf(t, tv))
 }
 
 // crash runs one scenario and prints its line.
 func crash(t *testing.T, s scenario, cluster *realkafka.Cluster, tv int, connect string, sig syscall.Signal, n int) {
 	seed := seedOf(t)
 	if s.brokerToo {
-		options := optionsOf(tv)
+		options := optionsOf(t, tv)
 		options.Brokers = 1
 		cluster = realkafka.Start(t, options)
 	}
@@ -107,12 +109,15 @@ func crash(t *testing.T, s scenario, cluster *realkafka.Cluster, tv int, connect
 
 // summarize prints the line of a scenario.
 func (tr *trial) summarize(sig syscall.Signal, seed uint64, v verdict, took time.Duration) {
-	brokerKills := ""
+	brokerKills, security := "", ""
+	if len(tr.names.Kafka.fields) > 0 {
+		security = ", " + *flagSecurity
+	}
 	if tr.scenario.brokerToo {
 		brokerKills = fmt.Sprintf(", broker kills %d", tr.brokerKills)
 	}
-	fmt.Printf("%s: seed %d, transaction.version %d, SIG%s %d times (%d while starting)%s, %v, longest pause %v, longest stop %v, took %v\n",
-		tr.scenario.name, seed, tr.names.TransactionVersion, signalName(sig), tr.kills, tr.early, brokerKills, v,
+	fmt.Printf("%s: seed %d, transaction.version %d, SIG%s %d times (%d while starting)%s%s, %v, longest pause %v, longest stop %v, took %v\n",
+		tr.scenario.name, seed, tr.names.TransactionVersion, signalName(sig), tr.kills, tr.early, brokerKills, security, v,
 		tr.longestPause.Round(time.Millisecond), tr.longestStop.Round(time.Millisecond), took.Round(time.Second))
 }
 
@@ -135,7 +140,7 @@ func seedOf(t *testing.T) uint64 {
 // namesOf makes the topics of a trial, and names for all else it needs of its own.
 func namesOf(t *testing.T, cluster *realkafka.Cluster, tv int) names {
 	return names{
-		TransactionVersion: tv, Dir: t.TempDir(), Bootstrap: cluster.BootstrapString(),
+		TransactionVersion: tv, Dir: t.TempDir(), Kafka: connectionTo(cluster),
 		In: cluster.Topic(t, partitions), Out: cluster.Topic(t, partitions),
 		Group: realkafka.Name(t), Prefix: realkafka.Name(t),
 	}
@@ -157,4 +162,12 @@ func TestEveryScenarioIsKnownByName(t *testing.T) {
 	picked, err := pickTroubles("copy,zombie")
 	require.NoError(t, err)
 	require.Len(t, picked, 1)
+}
+
+// openlyOnly skips what puts a proxy in between, which has to read the requests.
+func openlyOnly(t testing.TB) {
+	t.Helper()
+	if *flagSecurity != "" {
+		t.Skipf("a proxy stands in between, which cannot read what -crash.security=%s encrypts", *flagSecurity)
+	}
 }

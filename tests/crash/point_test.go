@@ -67,12 +67,13 @@ type steps struct {
 }
 
 func newSteps(b *stepBench, s scenario, rng *rand.Rand) (*steps, error) {
+	openlyOnly(b.t)
 	proxy, err := kafkaproxy.New(b.cluster.Bootstrap())
 	if err != nil {
 		return nil, err
 	}
 	n := namesOf(b.t, b.cluster, b.tv)
-	n.Bootstrap = strings.Join(proxy.Bootstrap(), ",")
+	n.Kafka = connection{bootstrap: strings.Join(proxy.Bootstrap(), ",")}
 	tr, err := newTrial(s, n, b.cluster, b.connect, rng)
 	if err != nil {
 		proxy.Close()

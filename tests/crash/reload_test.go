@@ -242,7 +242,7 @@ func (w *ward) reloadKilled(su *sufferer, round int) (string, error) {
 // reloadWithoutBroker rewrites the config while the broker is away, so that the incarnation before cannot have its last
 // checkpoint. Where it is away for long, the stop takes all the time that Benthos gives it.
 func (w *ward) reloadWithoutBroker(t *testing.T) {
-	options := optionsOf(w.tv)
+	options := optionsOf(t, w.tv)
 	options.Brokers = 1
 	cluster := realkafka.Start(t, options)
 	s := patient

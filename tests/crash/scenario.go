@@ -173,10 +173,13 @@ func (s scenario) rate() int {
 
 // names are what the config of one run of a scenario has of its own.
 type names struct {
-	Dir, Bootstrap, In, Out, Group, Prefix string
+	Dir, In, Out, Group, Prefix string
+	// Kafka is the way to the cluster.
+	Kafka connection
 	// In2 and Out2 are a second topic each, Abroad is one on another cluster, Elsewhere; Callee is the address of an HTTP
 	// server.
-	In2, Out2, Abroad, Elsewhere, Callee string
+	In2, Out2, Abroad, Callee string
+	Elsewhere                 connection
 	// Debug is where Benthos's own debug endpoints are; empty for nowhere.
 	Debug string
 	// Last is the number of the last record in each partition, where the input ends.
@@ -218,13 +221,13 @@ func (s scenario) source(n names, topics, group string) string {
 	if s.discovery != "" {
 		how = "discovery_interval: " + s.discovery + ", " + how
 	}
-	return fmt.Sprintf(`kafka_flink_source: { bootstrap_servers: [ %q ], topics: [ %s ], group_id: %s, startup: %s, %s%s }`,
-		n.Bootstrap, topics, group, cmp.Or(s.startup, "{ mode: earliest-offset }"), s.bounded, how)
+	return fmt.Sprintf(`kafka_flink_source: { %s, topics: [ %s ], group_id: %s, startup: %s, %s%s }`,
+		n.Kafka.Flow(), topics, group, cmp.Or(s.startup, "{ mode: earliest-offset }"), s.bounded, how)
 }
 
 // sinkTo is the block of one of our sinks.
-func (s scenario) sinkTo(bootstrap, topic, settings string) string {
-	return fmt.Sprintf(`kafka_flink_sink: { bootstrap_servers: [ %q ], topic: %s, %s }`, bootstrap, topic, flow(settings))
+func (s scenario) sinkTo(kafka connection, topic, settings string) string {
+	return fmt.Sprintf(`kafka_flink_sink: { %s, topic: %s, %s }`, kafka.Flow(), topic, flow(settings))
 }
 
 // flow puts settings, one on a line, on one line.
@@ -254,9 +257,9 @@ func (s scenario) config(n names) ([]byte, error) {
 	text := fmt.Sprintf(configText, cmp.Or(s.shutdown, "30s"), caches, cmp.Or(s.input, "{{ source .In }}"), max(1, s.threads), cmp.Or(processors, "[]"), output)
 	parsed, err := template.New(s.name).Funcs(template.FuncMap{
 		"source": func(topics ...string) string { return s.source(n, strings.Join(topics, ", "), n.Group) },
-		"sink":   func(topic string) string { return s.sinkTo(n.Bootstrap, topic, sink) },
+		"sink":   func(topic string) string { return s.sinkTo(n.Kafka, topic, sink) },
 		// another is a sink with a prefix of its own.
-		"another": func(topic, name string) string { return s.sinkTo(n.Bootstrap, topic, sink+"-"+name) },
+		"another": func(topic, name string) string { return s.sinkTo(n.Kafka, topic, sink+"-"+name) },
 		"abroad":  func(topic string) string { return s.sinkTo(n.Elsewhere, topic, sink+"-abroad") },
 	}).Parse(text)
 	if err != nil {

@@ -44,7 +44,7 @@ func TestShapesKeepTheirPromise(t *testing.T) {
 	connect := binary.Connect(t)
 	eachVersion(t, func(t *testing.T, tv int) {
 		b := &shapeBench{cluster: clusterOf(t, tv), elsewhere: sync.OnceValue(func() *realkafka.Cluster {
-			return realkafka.Start(t, optionsOf(tv))
+			return realkafka.Start(t, optionsOf(t, tv))
 		}), tv: tv, connect: connect, signals: signals, kills: kills, seed: seedOf(t)}
 		t.Run("all", func(t *testing.T) {
 			for i, s := range picked {
@@ -173,7 +173,7 @@ func (b *shapeBench) namesOf(t *testing.T, s scenario) names {
 	n.In2, n.Out2 = b.cluster.Topic(t, partitions), b.cluster.Topic(t, partitions)
 	if strings.Contains(s.output, "abroad") {
 		other := b.elsewhere()
-		n.Elsewhere, n.Abroad = other.BootstrapString(), other.Topic(t, partitions)
+		n.Elsewhere, n.Abroad = connectionTo(other), other.Topic(t, partitions)
 	}
 	return n
 }

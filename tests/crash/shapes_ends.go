@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -120,7 +119,7 @@ var outputShapes = shaped(
 	scenario{name: "mixed-guarantees", processors: asIs, shape: shape{stumbles: true, output: `broker:
     outputs:
       - {{ sink .Out }}
-      - kafka_flink_sink: { bootstrap_servers: [ "{{ .Bootstrap }}" ], topic: "{{ .Out2 }}", delivery_guarantee: at-least-once }`,
+      - kafka_flink_sink: { {{ .Kafka.Flow }}, topic: "{{ .Out2 }}", delivery_guarantee: at-least-once }`,
 		sides: []side{{name: "second sink", copies: true, repeats: true, read: secondTopic}}}},
 )
 
@@ -147,7 +146,7 @@ func sideHTTP(tr *trial) ([]*kgo.Record, error) {
 }
 
 func abroad(tr *trial) ([]*kgo.Record, error) {
-	return topicOf(strings.Split(tr.names.Elsewhere, ","), tr.names.Abroad)
+	return topicOf(tr.names.Elsewhere.witness, tr.names.Abroad)
 }
 func secondTopic(tr *trial) ([]*kgo.Record, error) {
 	return topicOf(tr.cluster.Bootstrap(), tr.names.Out2)

@@ -77,7 +77,7 @@ func hardships() []hardship {
 func (w *ward) stop(t *testing.T) {
 	cluster := clusterOf(t, w.tv)
 	if !w.few {
-		options := optionsOf(w.tv)
+		options := optionsOf(t, w.tv)
 		options.Brokers = 1
 		cluster = realkafka.Start(t, options) // which is frozen and killed
 	}

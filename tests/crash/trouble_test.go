@@ -88,11 +88,12 @@ type sufferer struct {
 
 // newSufferer starts a pipeline behind a proxy.
 func (w *ward) newSufferer(t *testing.T, s scenario, cluster *realkafka.Cluster, stream uint64, command ...string) *sufferer {
+	openlyOnly(t)
 	proxy, err := kafkaproxy.New(cluster.Bootstrap())
 	require.NoError(t, err)
 	t.Cleanup(proxy.Close)
 	n := namesOf(t, cluster, w.tv)
-	n.Bootstrap = strings.Join(proxy.Bootstrap(), ",")
+	n.Kafka = connection{bootstrap: strings.Join(proxy.Bootstrap(), ",")}
 	tr, err := newTrial(s, n, cluster, w.connect, rand.New(rand.NewPCG(w.seed, stream)))
 	require.NoError(t, err)
 	t.Cleanup(tr.close)

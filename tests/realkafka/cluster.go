@@ -39,6 +39,7 @@ type Cluster struct {
 	logConfig string
 	id        string
 	endpoints []endpoint
+	certs     *Certs // nil without Options.Secure
 	// external are the addresses of a cluster that is not ours.
 	external []string
 
@@ -79,7 +80,20 @@ func (c *Cluster) start(ctx context.Context) error {
 			client.release()
 			return err
 		}
-		c.endpoints = append(c.endpoints, endpoint{client, controller})
+		secure, err := c.options.Secure.leaseSecure()
+		if err != nil {
+			client.release()
+			controller.release()
+			return err
+		}
+		c.endpoints = append(c.endpoints, endpoint{client, controller, secure})
+	}
+	if c.options.Secure != nil {
+		certs, err := writeCerts(c.dir)
+		if err != nil {
+			return err
+		}
+		c.certs = certs
 	}
 	if err := os.WriteFile(c.logConfig, log4j2, 0o644); err != nil {
 		return fmt.Errorf("writing the log settings: %w", err)
@@ -105,7 +119,7 @@ func (c *Cluster) format(ctx context.Context, i int) error {
 	if err := os.MkdirAll(c.brokerDir(i), 0o755); err != nil {
 		return fmt.Errorf("creating the folder of broker %d: %w", i, err)
 	}
-	text := c.options.properties(i, c.endpoints, filepath.Join(c.brokerDir(i), "data"))
+	text := c.options.properties(i, c.endpoints, c.certs, filepath.Join(c.brokerDir(i), "data"))
 	if err := os.WriteFile(c.propertiesFile(i), []byte(text), 0o644); err != nil {
 		return fmt.Errorf("writing the properties of broker %d: %w", i, err)
 	}
@@ -236,6 +250,9 @@ func (c *Cluster) Close() {
 	for _, e := range c.endpoints {
 		e.client.release()
 		e.controller.release()
+		for _, l := range e.secure {
+			l.release()
+		}
 	}
 	c.endpoints = nil
 }

@@ -22,6 +22,8 @@ type Options struct {
 	Features map[string]int
 	// Properties are added to every broker's server.properties, and win over the defaults of this package.
 	Properties map[string]string
+	// Secure adds listeners with TLS and SASL.
+	Secure *Secure
 	// JVM replaces the flags of the Java machine, which are chosen for a quick start and a small heap.
 	JVM []string
 }
@@ -41,11 +43,14 @@ func (o Options) withDefaults() Options {
 
 // chosen tells whether the options ask for anything that a broker of the user's own need not have.
 func (o Options) chosen() bool {
-	return o.Brokers > 1 || len(o.Features) > 0 || len(o.Properties) > 0
+	return o.Brokers > 1 || len(o.Features) > 0 || len(o.Properties) > 0 || o.Secure != nil
 }
 
 // endpoint is where one broker listens. Ports stay the same for the life of the cluster, also across restarts.
-type endpoint struct{ client, controller *portLease }
+type endpoint struct {
+	client, controller *portLease
+	secure             map[string]*portLease // by listener
+}
 
 func (e endpoint) clientAddr() string     { return fmt.Sprintf("127.0.0.1:%d", e.client.port) }
 func (e endpoint) controllerAddr() string { return fmt.Sprintf("127.0.0.1:%d", e.controller.port) }
@@ -82,7 +87,7 @@ func defaultProperties(brokers int) map[string]string {
 }
 
 // properties renders broker i's server.properties.
-func (o Options) properties(i int, endpoints []endpoint, dataDir string) string {
+func (o Options) properties(i int, endpoints []endpoint, certs *Certs, dataDir string) string {
 	all := defaultProperties(o.Brokers)
 	voters := make([]string, len(endpoints))
 	for j, e := range endpoints {
@@ -100,6 +105,15 @@ func (o Options) properties(i int, endpoints []endpoint, dataDir string) string 
 		"advertised.listeners": "PLAINTEXT://" + endpoints[i].clientAddr(),
 		"log.dirs":             filepath.ToSlash(dataDir),
 	})
+	if o.Secure != nil {
+		maps.Copy(all, o.Secure.properties(certs))
+		for name, lease := range endpoints[i].secure {
+			at := fmt.Sprintf(",%s://127.0.0.1:%d", name, lease.port)
+			all["listeners"] += at
+			all["advertised.listeners"] += at
+			all["listener.security.protocol.map"] += fmt.Sprintf(",%s:%s", name, listeners[name])
+		}
+	}
 	maps.Copy(all, o.Properties)
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -114,7 +128,7 @@ func (o Options) formatArgs(clusterID, propertiesFile string) []string {
 	for _, name := range slices.Sorted(maps.Keys(o.Features)) {
 		args = append(args, "--feature", fmt.Sprintf("%s=%d", name, o.Features[name]))
 	}
-	return args
+	return append(args, o.Secure.formatArgs()...)
 }
 
 // nodeID is the KRaft node id of broker i.

@@ -65,6 +65,27 @@ func SharedOld(t testing.TB) *Cluster {
 	return sharedOld.get(t)
 }
 
+// Password is that of every user of SharedSecure.
+const Password = "hunter2-of-the-tests"
+
+// sharedSecure has every listener. Who logs in at ScramOnly has to do so again after three seconds (KIP-368).
+var sharedSecure = &oneForAll{options: Options{
+	Secure: &Secure{
+		Users:     map[string]string{"alice": Password, "bob": Password},
+		Listeners: []string{SASLSSL, SASLPlaintext, SSL, TLSOnly, ScramOnly, Expired, WrongHost},
+	},
+	Properties: map[string]string{
+		"listener.name.scramonly.scram-sha-256.connections.max.reauth.ms": "3000",
+		"listener.name.scramonly.scram-sha-512.connections.max.reauth.ms": "3000",
+	},
+}}
+
+// SharedSecure is Shared with every listener of Secure, and the users alice and bob.
+func SharedSecure(t testing.TB) *Cluster {
+	t.Helper()
+	return sharedSecure.get(t)
+}
+
 func (o *oneForAll) get(t testing.TB) *Cluster {
 	t.Helper()
 	if c := external(t, o.options.chosen()); c != nil {
@@ -94,12 +115,16 @@ func (o *oneForAll) end() {
 	}
 }
 
-// Main runs the tests of a package and then ends the clusters of Shared and SharedOld. Use it as TestMain.
-func Main(m *testing.M) {
+// Main runs the tests of a package and then ends the clusters of Shared, SharedOld and SharedSecure. Use it as TestMain.
+func Main(m *testing.M) { os.Exit(Run(m)) }
+
+// Run is Main for a TestMain that has something to clear away itself.
+func Run(m *testing.M) int {
 	code := m.Run()
 	shared.end()
 	sharedOld.end()
-	os.Exit(code)
+	sharedSecure.end()
+	return code
 }
 
 // Topic creates a topic for a test and returns its name. The configs are pairs of name and value; without one for
