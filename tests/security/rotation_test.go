@@ -122,6 +122,7 @@ func sessionLifetime(t *testing.T, cluster *realkafka.Cluster, user, password st
 		kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha512Mechanism()), kgo.WithLogger(told))
 	require.NoError(t, err)
 	defer client.Close()
-	require.NoError(t, client.Ping(t.Context()))
+	// The broker follows the controller, which knows the user first.
+	require.Eventually(t, func() bool { return client.Ping(t.Context()) == nil }, limit, limit/1000)
 	return <-told
 }
