@@ -44,19 +44,32 @@ func TestEmptyTransactionKeepsItsID(t *testing.T) {
 }
 
 func TestWriteWaitsForAFreeID(t *testing.T) {
-	r := realRig(t, realkafka.Shared(t))
+	var waits []time.Duration
+	r := realRig(t, realkafka.Shared(t), func(c *Config, _ *seat) {
+		c.Metrics.IDWait = func(d time.Duration) { waits = append(waits, d) }
+	})
 	r.Start(tag(1), 0)
 	r.write(t, tag(1), "a")
+	idless := time.Now()
 	require.NotNil(t, r.barrier(t, -1))
 	require.Nil(t, r.barrier(t, 2), "nothing is open, nothing is sealed")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, r.WriteBatch(ctx, r.batch(tag(1), "given up")), context.DeadlineExceeded)
 	done := blocked(t, func() error { return r.WriteBatch(soon(t), r.batch(tag(1), "b")) })
+	require.Empty(t, waits, "it is not over")
 	r.Open(1)
 	require.NoError(t, <-done)
+	require.Len(t, waits, 1)
+	require.GreaterOrEqual(t, waits[0], 20*time.Millisecond, "the write above has waited so long for an id")
+	require.Less(t, waits[0], time.Since(idless))
 	require.Equal(t, txn.ID(r.cfg.Pool, 1), r.barrier(t, 2).TransactionalID)
 	require.Equal(t, []string{"a", "b"}, r.values(t))
+	require.Len(t, waits, 1, "there was an id")
+	require.NotNil(t, func() *checkpoint.Committable { r.write(t, tag(1), "c"); return r.barrier(t, -1) }())
+	r.Halt(t.Context())
+	r.Start(tag(2), 0)
+	require.Len(t, waits, 1, "a restart ends the wait without an id that was waited for")
 }
 
 // TestSealedTransactionSurvivesFailover: what is recorded is committed though the attempt that wrote it is over, and

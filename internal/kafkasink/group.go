@@ -50,6 +50,9 @@ type entry struct {
 	answer  chan error // capacity 1
 	// done is set once it is answered, or its writer has gone. Guarded by groups.mu.
 	done bool
+	// produced is set once its records are in the transaction of the group it is in. It belongs to whoever hands it over,
+	// and after that to the settler.
+	produced bool
 	// refused is the first error of one of its records that names the record as the cause, since the last attempt to
 	// write it. Guarded by group.mu of the group it is in.
 	refused error
@@ -109,6 +112,7 @@ func newGroup(l ledger, id int32, w *window, a *acks, explain func(string, error
 
 // hand hands a batch's records to the client, all or none. It returns an error only where ctx has ended before.
 func (g *group) hand(ctx context.Context, e *entry) error {
+	e.produced = false
 	if err := g.ready(ctx); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -120,6 +124,7 @@ func (g *group) hand(ctx context.Context, e *entry) error {
 	if err != nil || !ok {
 		return err
 	}
+	e.produced = true
 	g.left.Add(int64(len(e.records)))
 	g.tx.Produce(e.records)
 	return nil

@@ -136,12 +136,20 @@ func (w *groups) ids() (free, inUse int) {
 	return len(w.free), w.pool - len(w.free)
 }
 
-// committed counts a group that has committed. What its batches hold is there also where their writers have gone.
+// committed counts a group that has committed, of which so many writers are told. What it holds of other batches is there
+// too, although their writers have gone; a batch whose writer had gone before its records were sent is not in it.
 func (g *group) committed(m Metrics) func(told int) {
 	return func(told int) {
-		if g.records > 0 {
-			m.Committed(told, int(g.records))
+		if g.records == 0 {
+			return // nothing was sent at all
 		}
-		m.Abandoned(len(g.entries) - told)
+		held := 0
+		for _, e := range g.entries {
+			if e.produced {
+				held++
+			}
+		}
+		m.Committed(told, int(g.records))
+		m.Abandoned(held - told)
 	}
 }

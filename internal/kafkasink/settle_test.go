@@ -29,6 +29,8 @@ type book struct {
 	commitErr, abortErr error
 	commitTakes         time.Duration
 	diagnosis           error
+	// readyTakes is how long a transaction is not to be produced to.
+	readyTakes time.Duration
 
 	mu        sync.Mutex
 	lines     []string
@@ -44,12 +46,14 @@ type page struct {
 	values []string
 	failed bool
 	closed bool
+	// readyAt is when it may be produced to.
+	readyAt time.Time
 }
 
 func (b *book) begin(id int32, done func(*kgo.Record, error)) opened {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p := &page{book: b, id: id, done: done}
+	p := &page{book: b, id: id, done: done, readyAt: time.Now().Add(b.readyTakes)}
 	if b.using == nil {
 		b.using = map[int32]*page{}
 	}
@@ -93,7 +97,18 @@ func (b *book) abort(_ context.Context, id int32) error {
 	return b.abortErr
 }
 
-func (p *page) Ready(context.Context) error { return nil }
+func (p *page) Ready(ctx context.Context) error {
+	wait := time.Until(p.readyAt)
+	if wait <= 0 {
+		return nil
+	}
+	select {
+	case <-time.After(wait):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
 func (p *page) Produce(records []*kgo.Record) {
 	for _, r := range records {
@@ -139,6 +154,8 @@ type groupRig struct {
 	seat     *seat
 	aborts   int
 	gathered []int
+	// records and abandoned are what Committed and Abandoned have counted.
+	records, abandoned int
 }
 
 func newGroupRig(b *book, writers int) *groupRig {
@@ -147,7 +164,9 @@ func newGroupRig(b *book, writers int) *groupRig {
 		Seat: r.seat, Writers: writers, Pool: checkpoint.Pool{Prefix: "p", Size: 3},
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Metrics: Metrics{
-			Committed: func(batches, _ int) { r.gathered = append(r.gathered, batches) }, Aborted: func() { r.aborts++ },
+			Committed: func(batches, records int) { r.gathered, r.records = append(r.gathered, batches), r.records+records },
+			Aborted:   func() { r.aborts++ },
+			Abandoned: func(batches int) { r.abandoned += batches },
 		},
 	})
 	r.groups = newGroups(s, b)
@@ -344,6 +363,57 @@ func TestWriteThatIsGivenUpLeavesItsOutcomeOpen(t *testing.T) {
 		}
 		require.ErrorIs(t, r.write(t.Context(), []*kgo.Record{{Topic: "t"}}, 1), ErrClosed)
 		require.Empty(t, r.seat.fatals())
+		require.Empty(t, r.book.committed)
+	})
+}
+
+// TestBatchesWithoutAWriterAreCountedWhereTheyAreCommitted: their sender sends them again, and they are there twice. A batch
+// whose writer has gone before its records were sent is not there.
+func TestBatchesWithoutAWriterAreCountedWhereTheyAreCommitted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		book *book
+		// patience is that of the first writer; the second one stays.
+		patience  time.Duration
+		abandoned int
+		committed []string
+	}{
+		"while it is committed":               {&book{commitTakes: time.Minute}, time.Second, 1, []string{"a", "b"}},
+		"before its records were sent":        {&book{readyTakes: time.Minute}, time.Second, 0, []string{"b"}},
+		"it stays":                            {&book{commitTakes: time.Minute}, time.Hour, 0, []string{"a", "b"}},
+		"while what is aborted is sent again": {&book{commitTakes: 2 * time.Second, verdicts: []checkpoint.Verdict{checkpoint.Aborted}}, time.Second, 0, []string{"b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newGroupRig(tc.book, 2)
+				ctx, cancel := context.WithTimeout(t.Context(), tc.patience)
+				defer cancel()
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					err := r.write(ctx, []*kgo.Record{{Topic: "t", Value: []byte("a")}}, 1)
+					require.Equal(t, tc.patience == time.Hour, err == nil)
+				})
+				synctest.Wait()
+				wg.Go(func() { require.NoError(t, r.write(t.Context(), []*kgo.Record{{Topic: "t", Value: []byte("b")}}, 1)) })
+				wg.Wait()
+				r.close()
+				require.Equal(t, tc.committed, r.book.committed)
+				require.Equal(t, tc.abandoned, r.abandoned)
+				require.Equal(t, len(tc.committed), r.records)
+			})
+		})
+	}
+}
+
+func TestNothingIsCountedWhereEverybodyHadGoneBeforeARecordWasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newGroupRig(&book{readyTakes: time.Minute}, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.Error(t, r.write(ctx, []*kgo.Record{{Topic: "t", Value: []byte("a")}}, 1))
+		<-time.After(time.Hour)
+		r.close()
+		require.Zero(t, r.abandoned)
+		require.Empty(t, r.gathered)
 		require.Empty(t, r.book.committed)
 	})
 }
