@@ -127,6 +127,19 @@ func (s *source) resolve(restored *checkpoint.SourceState) checkpoint.SourceStat
 	return state
 }
 
+// Next is what the engine makes of Next and AwaitReady.
+func (s *source) Next(ctx context.Context) (Batch, error) {
+	for {
+		b, err := s.Reader.Next(ctx)
+		if !errors.Is(err, ErrNotReady) {
+			return b, err
+		}
+		if err := s.AwaitReady(ctx); err != nil {
+			return Batch{}, err
+		}
+	}
+}
+
 // next returns the next batch within the test's patience.
 func (s *source) next() Batch {
 	s.t.Helper()

@@ -240,12 +240,9 @@ func (r *Reader) publish() {
 func (r *Reader) measure() {
 	tick := time.NewTicker(r.cfg.EndInterval)
 	defer tick.Stop()
-	heard := time.Now()
 	for {
-		if r.askEnds() {
-			heard = time.Now()
-		}
-		r.setLost(time.Since(heard) >= r.cfg.LostAfter)
+		r.askEnds()
+		r.setSilent(r.ear.silence() >= r.cfg.LostAfter)
 		select {
 		case <-tick.C:
 		case <-r.stopped.Done():
@@ -254,16 +251,17 @@ func (r *Reader) measure() {
 	}
 }
 
-// askEnds asks once, and tells whether any broker has answered. What a broker refuses or cannot tell of a partition, the
-// fetches meet too.
-func (r *Reader) askEnds() (answered bool) {
+// askEnds asks once. What a broker refuses or cannot tell of a partition, the fetches meet too. Where nothing is left to
+// read it asks whether any broker is there.
+func (r *Reader) askEnds() {
 	r.mu.Lock()
 	a := r.att
+	var asked []*split
 	var parts []splits.Partition
 	if a != nil {
 		for _, s := range a.splits {
 			if !s.pos.AtStop() && !s.gone {
-				parts = append(parts, at(s.pos))
+				asked, parts = append(asked, s), append(parts, at(s.pos))
 			}
 		}
 	}
@@ -271,38 +269,37 @@ func (r *Reader) askEnds() (answered bool) {
 	ctx, cancel := context.WithTimeout(r.stopped, r.cfg.EndInterval)
 	defer cancel()
 	if len(parts) == 0 {
-		return r.answers(ctx)
+		req := kmsg.NewPtrMetadataRequest()
+		req.Topics = []kmsg.MetadataRequestTopic{}
+		_, _ = req.RequestWith(ctx, r.admin) // the ear hears the answer
+		return
 	}
-	ends, answered := r.cluster().logEnds(ctx, parts, r.cfg.ReadCommitted)
+	ends := r.cluster().logEnds(ctx, parts, r.cfg.ReadCommitted)
 	r.meter.ended(ends)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.att != a || a.halted {
-		return answered
-	}
-	stood := len(a.standing())
-	for _, s := range a.splits {
-		if end, ok := ends[at(s.pos)]; ok {
-			s.end = end
-		}
-	}
-	if stood == 0 && len(a.standing()) > 0 {
-		a.interrupt() // A poll that waits without a limit knows of nothing that should come.
-	}
-	return answered
+	r.noteEnds(a, asked, ends)
 }
 
-// answers asks whether any broker is there, where there is nothing else to ask for.
-func (r *Reader) answers(ctx context.Context) bool {
-	req := kmsg.NewPtrMetadataRequest()
-	req.Topics = []kmsg.MetadataRequestTopic{}
-	_, err := req.RequestWith(ctx, r.admin)
-	return err == nil
+// noteEnds lets a read that waits know what there is to come. It moves no position: only fetches do. r.mu is held.
+func (r *Reader) noteEnds(a *attempt, asked []*split, ends map[splits.Partition]int64) {
+	stood := len(a.standing())
+	for _, s := range asked {
+		// Race: the answer was given before one to a fetch, and is noted after it. If the end went back, a read that waits
+		// for a probe over offsets without records would have nothing to wait for, and wait without a limit. Where the log
+		// was really cut, the next probe says so.
+		if end, ok := ends[at(s.pos)]; ok {
+			s.end = max(s.end, end)
+		}
+	}
+	if r.att == a && stood == 0 && len(a.standing()) > 0 {
+		a.interrupt() // A poll that waits without a limit knows of nothing that should come.
+	}
 }
 
 // logEnds asks where the log of each partition ends, for readers of the isolation level. Partitions that a broker says
 // nothing of are left out.
-func (c cluster) logEnds(ctx context.Context, parts []splits.Partition, readCommitted bool) (ends map[splits.Partition]int64, answered bool) {
+func (c cluster) logEnds(ctx context.Context, parts []splits.Partition, readCommitted bool) (ends map[splits.Partition]int64) {
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.ReplicaID = -1
 	if readCommitted {
@@ -324,7 +321,6 @@ func (c cluster) logEnds(ctx context.Context, parts []splits.Partition, readComm
 		if shard.Err != nil || !ok {
 			continue
 		}
-		answered = true
 		for _, t := range resp.Topics {
 			for _, p := range t.Partitions {
 				if p.ErrorCode == 0 && p.Offset >= 0 {
@@ -333,5 +329,5 @@ func (c cluster) logEnds(ctx context.Context, parts []splits.Partition, readComm
 			}
 		}
 	}
-	return ends, answered
+	return ends
 }

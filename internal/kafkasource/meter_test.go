@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/tidegate/tidegate/internal/checkpoint"
@@ -136,30 +135,6 @@ func TestNumbersGoOnAcrossAttemptsAndEndWithTheirPartition(t *testing.T) {
 	})
 	require.NoError(t, s.Close(t.Context()))
 	require.Empty(t, shown.all(), "nothing is left of a source that was closed")
-}
-
-func TestSourceIsNotReadyBetweenAttemptsAndWhileNoBrokerAnswers(t *testing.T) {
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "a"))
-	require.NoError(t, err)
-	defer cluster.Close()
-	cfg := baseConfig(cluster.ListenAddrs(), "a")
-	cfg.EndInterval, cfg.LostAfter = 50*time.Millisecond, 100*time.Millisecond
-	s := newSource(t, cfg)
-	ready := func() bool { is, _ := s.Ready(); return is }
-	require.False(t, ready())
-	state, err := s.Resolve(t.Context(), nil)
-	require.NoError(t, err)
-	s.Start(tag(1), state)
-	_, turned := s.Ready()
-	require.True(t, ready())
-	require.NoError(t, s.Halt(t.Context()))
-	<-turned.Done()
-	require.False(t, ready())
-	s.Start(tag(2), state)
-	require.True(t, ready())
-	cluster.Close()
-	require.Eventually(t, func() bool { return !ready() }, patience, 20*time.Millisecond)
-	require.Contains(t, s.log.String(), "no broker has answered for a while")
 }
 
 func TestSizeOfARecordIsThatOfItsKeyValueAndHeaders(t *testing.T) {

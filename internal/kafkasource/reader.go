@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -21,6 +22,8 @@ var (
 	ErrEndOfInput = errors.New("end of input")
 	// ErrClosed says that the Reader was closed.
 	ErrClosed = errors.New("source is closed")
+	// ErrNotReady says that no attempt runs, or that no broker has answered for a while. AwaitReady waits for that.
+	ErrNotReady = errors.New("source is not ready")
 )
 
 // Seat is what a Reader needs of its end of the coordinator; *checkpoint.Seat fulfils it.
@@ -59,6 +62,7 @@ type Reader struct {
 	clusterID string
 
 	meter *meter
+	ear   *ear
 
 	// background are the goroutines that Close waits for, stop ends them.
 	background sync.WaitGroup
@@ -87,12 +91,10 @@ type Reader struct {
 	taken bool
 	// ackCtx is the context that acknowledgements come with: the engine ends it at a hard stop, and only then.
 	ackCtx context.Context
-	// ready is set while an attempt runs and brokers answer; turned ends, and is made anew, when that changes. silent is set
-	// while no broker answers. about says what is read and from where.
-	ready, silent bool
-	turned        context.Context
-	endTurn       context.CancelFunc
-	about         string
+	// silent is set while no broker answers.
+	silent bool
+	// about says what is read and from where.
+	about string
 }
 
 var _ checkpoint.Source = (*Reader)(nil)
@@ -104,10 +106,9 @@ func New(cfg Config, seat Seat) (*Reader, error) {
 		return nil, err
 	}
 	r := &Reader{
-		cfg: cfg, log: cfg.Logger, seat: seat, meter: newMeter(), changed: make(chan struct{}), began: make(chan struct{}, 1),
+		cfg: cfg, log: cfg.Logger, seat: seat, meter: newMeter(), ear: &ear{born: time.Now()}, changed: make(chan struct{}), began: make(chan struct{}, 1),
 		discovered: make(map[splits.Partition]bool), ignored: make(map[splits.Partition]bool),
 	}
-	r.turned, r.endTurn = context.WithCancel(context.Background())
 	r.stopped, r.stop = context.WithCancel(context.Background())
 	// The options are tried here so that a setting the client refuses fails at start-up (rule 13).
 	if _, err := r.consumerOptions(nil); err != nil {
@@ -123,7 +124,7 @@ func (r *Reader) Connect(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if r.admin, err = kgo.NewClient(append(opts, kgo.MetadataMinAge(retryMin))...); err != nil {
+		if r.admin, err = kgo.NewClient(append(opts, kgo.MetadataMinAge(retryMin), kgo.WithHooks(r.ear))...); err != nil {
 			return fmt.Errorf("building the Kafka client: %w", err)
 		}
 	}
@@ -141,7 +142,6 @@ func (r *Reader) cluster() cluster { return cluster{client: r.admin, log: r.log}
 func (r *Reader) bump() {
 	close(r.changed)
 	r.changed = make(chan struct{})
-	r.turn()
 }
 
 // await returns with r.mu held once cond holds, or without it when the context ends.
@@ -160,8 +160,9 @@ func (r *Reader) await(ctx context.Context, cond func() bool) error {
 	return nil
 }
 
-// Next returns the next batch, which is never empty. While the coordinator pauses the source, between attempts and at
-// the end of a bounded source it waits. It returns ErrEndOfInput, ErrClosed, or the context's error.
+// Next returns the next batch, which is never empty. While the coordinator pauses the source and at the end of a bounded
+// one it waits. It returns ErrEndOfInput, ErrClosed, ErrNotReady, or the context's error; with an error nothing was handed
+// out, so that nothing is lost where the engine connects again.
 func (r *Reader) Next(ctx context.Context) (Batch, error) {
 	r.mu.Lock()
 	r.taken = true
@@ -171,7 +172,7 @@ func (r *Reader) Next(ctx context.Context) (Batch, error) {
 			return Batch{}, ctx.Err()
 		}
 		err := r.await(ctx, func() bool {
-			return r.finished || r.closing || r.att != nil && r.att.canEmit()
+			return r.finished || r.closing || !r.ready() || r.att.canEmit()
 		})
 		if err != nil {
 			return Batch{}, err
@@ -185,6 +186,9 @@ func (r *Reader) Next(ctx context.Context) (Batch, error) {
 		case r.finished:
 			r.mu.Unlock()
 			return Batch{}, ErrEndOfInput
+		case !r.ready():
+			r.mu.Unlock()
+			return Batch{}, ErrNotReady
 		case a.buildErr != nil:
 			a.broken = true
 			r.mu.Unlock()
@@ -344,6 +348,7 @@ func (r *Reader) consumerOptions(assigned map[string]map[int32]kgo.Offset) ([]kg
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		// Rule 11: control records tell that the position has moved.
 		kgo.KeepControlRecords(),
+		kgo.WithHooks(r.ear),
 		kgo.FetchIsolationLevel(isolation),
 		// A partition that is added is fetched only when the fetch under way at its broker is answered. The client's own
 		// default is 5 s.

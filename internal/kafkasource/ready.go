@@ -4,46 +4,66 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/tidegate/tidegate/internal/checkpoint"
 )
 
-// Ready tells whether an attempt runs and brokers answer, and gives a context that ends when that changes. Between
-// two attempts, and while no broker has answered for a while, the source is not ready; it goes on by itself all the same.
-func (r *Reader) Ready() (ready bool, turned context.Context) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.turn()
-	return r.ready, r.turned
-}
-
-// turn notes whether the source is ready. r.mu is held.
-func (r *Reader) turn() {
-	ready := !r.silent && r.att != nil && !r.att.halted && !r.att.broken
-	if ready != r.ready {
-		r.ready = ready
-		r.endTurn()
-		r.turned, r.endTurn = context.WithCancel(context.Background())
+// AwaitReady waits until the source is ready: an attempt runs, and brokers answer. Between two attempts, and while no broker
+// has answered for a while, it is not; it goes on by itself all the same. A source that has ended is ready to say so.
+func (r *Reader) AwaitReady(ctx context.Context) error {
+	if err := r.await(ctx, r.ready); err != nil {
+		return err
 	}
+	r.mu.Unlock()
+	return nil
 }
 
-// setLost notes whether no broker has answered for a while.
-func (r *Reader) setLost(lost bool) {
+// ready is what AwaitReady waits for. r.mu is held.
+func (r *Reader) ready() bool {
+	return r.finished || r.closing || !r.silent && r.att != nil && !r.att.halted && !r.att.broken
+}
+
+// setSilent notes whether no broker has answered for a while.
+func (r *Reader) setSilent(silent bool) {
 	r.mu.Lock()
 	was := r.silent
-	if lost != was && !r.closing {
-		r.silent = lost
-		r.turn()
+	r.silent = silent
+	if silent != was {
+		if silent && r.att != nil {
+			r.att.interrupt() // Race: a poll under way would find out only when something comes.
+		}
+		r.bump()
 	}
 	r.mu.Unlock()
 	switch {
-	case lost && !was:
+	case silent && !was:
 		r.log.Warn("no broker has answered for a while; the source is not ready until one does", "for", r.cfg.LostAfter)
-	case was && !lost:
+	case was && !silent:
 		r.log.Info("a broker answers again")
 	}
 }
+
+// ear notes when a broker has answered last, whatever it was asked, and whoever of the source's clients has asked.
+type ear struct {
+	born time.Time
+	last atomic.Int64 // since born, in ns
+}
+
+var _ kgo.HookBrokerRead = (*ear)(nil)
+
+// OnBrokerRead is called by the clients.
+func (e *ear) OnBrokerRead(_ kgo.BrokerMetadata, _ int16, _ int, _, _ time.Duration, err error) {
+	if err == nil {
+		e.last.Store(int64(time.Since(e.born)))
+	}
+}
+
+// silence is for how long none has answered.
+func (e *ear) silence() time.Duration { return time.Since(e.born) - time.Duration(e.last.Load()) }
 
 // About says in words what the source reads and from where, once that is resolved.
 func (r *Reader) About() string {

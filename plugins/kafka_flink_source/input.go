@@ -24,15 +24,7 @@ type input struct {
 	// check looks at what the source depends on besides its own config, begin waits until it may read.
 	check, begin func(context.Context) error
 	connecting   benthosx.Connecting
-	// begun is set once it may read; early is what came while Benthos took the source for not connected.
-	begun bool
-	early *arrival
-}
-
-// arrival is what Reader.Next has returned: a batch, or that there are no more.
-type arrival struct {
-	batch kafkasource.Batch
-	err   error
+	begun        bool // it may read
 }
 
 // newInput parses and declares, and has no other effect: Benthos builds inputs that it never starts.
@@ -170,11 +162,17 @@ func (in *input) connect(ctx context.Context) error {
 // ReadBatch returns the next batch. Its context ends at a soft stop. It returns ErrNotConnected where the stream has
 // failed, since what would be read now would be for nothing, and where the source is not ready, which makes /ready say so.
 func (in *input) ReadBatch(ctx context.Context) (service.MessageBatch, service.AckFunc, error) {
-	batch, err := in.next(ctx, true)
+	alive, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(in.seat.Life(), cancel)()
+	batch, err := in.reader.Next(alive)
 	switch {
-	case ended(err):
+	case err == nil:
+	case in.seat.Failure() != nil, errors.Is(err, kafkasource.ErrNotReady):
+		return nil, nil, service.ErrNotConnected
+	case errors.Is(err, kafkasource.ErrEndOfInput), errors.Is(err, kafkasource.ErrClosed):
 		return nil, nil, service.ErrEndOfInput
-	case err != nil:
+	default:
 		return nil, nil, err
 	}
 	ack := func(ctx context.Context, err error) error {
@@ -184,56 +182,19 @@ func (in *input) ReadBatch(ctx context.Context) (service.MessageBatch, service.A
 	return in.messages.build(batch.Tag, batch.Records), ack, nil
 }
 
-// ended tells whether an error says that there are no more batches.
-func ended(err error) bool {
-	return errors.Is(err, kafkasource.ErrEndOfInput) || errors.Is(err, kafkasource.ErrClosed)
-}
-
-// next returns the next batch, or ErrNotConnected when the stream fails or the source's being ready is not as given.
-func (in *input) next(ctx context.Context, ready bool) (kafkasource.Batch, error) {
-	if b := in.early; b != nil {
-		in.early = nil
-		return b.batch, b.err
-	}
-	for {
-		is, turned := in.reader.Ready()
-		if is != ready {
-			return kafkasource.Batch{}, service.ErrNotConnected
-		}
-		batch, err := in.nextUntil(ctx, turned)
-		switch {
-		case err == nil:
-			return batch, nil
-		case in.seat.Failure() != nil:
-			return batch, service.ErrNotConnected
-		case turned.Err() == nil, ctx.Err() != nil, ended(err):
-			return batch, err
-		}
-	}
-}
-
-// nextUntil returns the next batch, unless the stream fails or turned ends before there is one.
-func (in *input) nextUntil(ctx, turned context.Context) (kafkasource.Batch, error) {
-	ctx, cancel := context.WithCancel(ctx)
+// awaitReady waits until the source is ready again, or the stream has failed.
+func (in *input) awaitReady(ctx context.Context) error {
+	alive, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(in.seat.Life(), cancel)()
-	defer context.AfterFunc(turned, cancel)()
-	return in.reader.Next(ctx)
-}
-
-// awaitReady waits until the source is ready again. It goes on reading meanwhile: that no broker has answered a question
-// says nothing for certain, and a batch does.
-func (in *input) awaitReady(ctx context.Context) error {
-	batch, err := in.next(ctx, false)
+	err := in.reader.AwaitReady(alive)
 	switch {
-	case ctx.Err() != nil && err != nil:
-		return ctx.Err()
-	case err == nil, ended(err):
-		in.early = &arrival{batch, err}
+	case err == nil, ctx.Err() != nil:
+		return err
 	case in.seat.Failure() != nil:
 		return in.connecting.Do(ctx, in.connect)
 	}
-	return nil
+	return nil // the stream is over, and ReadBatch says so
 }
 
 // Close runs the last checkpoint, if this is a graceful stop: the output is still alive. Without checkpoints it commits
