@@ -100,6 +100,10 @@ bench-recovery: build ## Time from kill -9 to the first new record, on a real Ka
 	TIDEGATE_CONNECT=$(CURDIR)/$(CONNECT) go test -count=1 -v -timeout 0 ./tests/crash -run '^TestRecoveryAfterAKillIsTimed$$' \
 		-crash.recovery=$(or $(N),30) -crash.tv=$(or $(TV),2$(comma)0) -crash.seed=$(or $(SEED),0)
 
+.PHONY: bench-store
+bench-store: ## See how large a state directory is after 1,000, 5,000, 10,000 and 20,000 checkpoints: N=20000
+	go test -count=1 -v -timeout 0 ./cache -run '^TestDirectoryStaysSmall' -cache.records=$(or $(N),20000)
+
 ##@ Tidy
 
 .PHONY: fmt

@@ -21,6 +21,13 @@ const (
 	// pebbleFormat is Pebble's own format. It is pinned, so that an upgrade of Pebble alone never makes a directory
 	// unreadable for the version before.
 	pebbleFormat = pebble.FormatTableFormatV6
+	// flushAfter is how many bytes, and flushAfterRecords how many records of the size of the last, are written to the log
+	// until it is flushed, whatever the memtable may hold: small records would take tens of thousands of checkpoints to fill
+	// one, and as long would logs and tables grow.
+	flushAfter        = 512 << 10
+	flushAfterRecords = 16
+	// maxManifest is when Pebble begins a new manifest; by its own measure of 128 MiB it would grow for years.
+	maxManifest = 64 << 10
 	// maxValue bounds one value; Pebble panics on a batch of 4 GiB.
 	maxValue = 1 << 30
 )
@@ -47,6 +54,8 @@ type database struct {
 	seed    maphash.Seed
 	// expiring is set once an entry that expires was ever written: until then no write has to look for one.
 	expiring atomic.Bool
+
+	recordedBytes atomic.Int64 // by records, since the last flush for their sake
 
 	// stalled ends the watch over a stall of writes; Pebble has one at a time.
 	stalled atomic.Pointer[func()]
@@ -102,9 +111,10 @@ func (d *database) pebbleOptions(fsys vfs.FS, lock *pebble.Lock, size sizes) *pe
 			WriteStallBegin: d.stallBegins,
 			WriteStallEnd:   d.stallEnds,
 		},
-		FormatMajorVersion: pebbleFormat,
-		CacheSize:          int64(size.cache),
-		MemTableSize:       size.memtable,
+		FormatMajorVersion:  pebbleFormat,
+		CacheSize:           int64(size.cache),
+		MemTableSize:        size.memtable,
+		MaxManifestFileSize: maxManifest,
 		// The write-ahead log is what makes a record durable: it is on, and in one place.
 		DisableWAL:    false,
 		WALFailover:   nil,
@@ -209,6 +219,20 @@ func (d *database) sync() error {
 		return err
 	}
 	return d.commit(b, true)
+}
+
+// recorded is told how much a record has added to the log. Now and then it has the log flushed, so that a directory that
+// holds little else stays as small as it was on its first day: what is removed goes with the tables.
+func (d *database) recorded(bytes int) {
+	if d.recordedBytes.Add(int64(bytes)) < max(flushAfter, flushAfterRecords*int64(bytes)) {
+		return
+	}
+	d.recordedBytes.Store(0)
+	defer d.death.dieOfPanic("flushing")
+	if _, err := d.db.AsyncFlush(); err != nil {
+		// It begins a new log. Where that fails, nothing can be written any more.
+		d.death.die(fmt.Errorf("beginning a new log: %w", err))
+	}
 }
 
 // stallBegins is told when writes wait until tables are written. It is called with Pebble's mutex held.

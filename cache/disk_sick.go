@@ -42,7 +42,7 @@ func (s *sickness) String() string { return "sickness" }
 
 // MaybeError implements errorfs.Injector.
 func (s *sickness) MaybeError(op errorfs.Op) error {
-	err, takes := s.symptom(op)
+	takes, err := s.symptom(op)
 	if takes > 0 {
 		<-time.After(takes) // this is the slow disk
 	}
@@ -52,11 +52,11 @@ func (s *sickness) MaybeError(op errorfs.Op) error {
 	return nil
 }
 
-func (s *sickness) symptom(op errorfs.Op) (err error, takes time.Duration) {
+func (s *sickness) symptom(op errorfs.Op) (takes time.Duration, err error) {
 	data, readErr := os.ReadFile(s.file)
 	words := strings.Fields(string(data))
 	if readErr != nil || len(words) < 2 || !concerns(words[0], op.Kind) {
-		return nil, 0
+		return 0, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,16 +67,16 @@ func (s *sickness) symptom(op errorfs.Op) (err error, takes time.Duration) {
 		}
 	}
 	if s.left == 0 {
-		return nil, 0
+		return 0, nil
 	}
 	s.left--
 	takes, _ = time.ParseDuration(words[1])
-	return sickErrors[words[1]], takes
+	return takes, sickErrors[words[1]]
 }
 
 func concerns(what string, kind errorfs.OpKind) bool {
 	switch kind {
-	case errorfs.OpFileSync, errorfs.OpFileSyncData:
+	case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
 		return what == "sync" || what == "write"
 	case errorfs.OpRename:
 		return what == "rename" || what == "write"

@@ -140,15 +140,18 @@ func TestOpeningFailsCleanlyAtEachStep(t *testing.T) {
 				dead = true // what this process leaves open, the test leaves alone
 			}
 			inject.armed.Store(false)
-			for _, disk := range powerCuts(mem) {
-				// A database that was never finished may be in pieces. There is nothing in it, and the error says what to do.
-				if got, err := tryLatestOn(t, disk, open); err != nil {
+			// A database takes a while to open: of the states in which the disk has written more on its own, one each time.
+			cuts := powerCuts(mem)
+			for i, disk := range []*vfs.MemFS{cuts[0], cuts[1+at%3]} {
+				got, err := tryLatestOn(t, disk, open)
+				if i > 0 && err != nil {
+					// A database that was never finished may be in pieces. There is nothing in it, and the error says what to do.
 					require.ErrorContains(t, err, "remove it", "%v", inject.hit.Load())
-				} else {
-					require.Equal(t, "none:0", got, "%v", inject.hit.Load())
+					continue
 				}
+				require.NoError(t, err, "%v", inject.hit.Load())
+				require.Equal(t, "none:0", got, "%v", inject.hit.Load())
 			}
-			require.Equal(t, "none:0", latestOn(t, powerCut(mem), open), "%v", inject.hit.Load())
 			if dead || err != nil {
 				failures++
 			}

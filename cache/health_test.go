@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -180,6 +181,10 @@ func TestDirectoryThatIsTakenAwayEndsTheProcess(t *testing.T) {
 			require.NoError(t, os.Rename(dir, dir+".away"))
 			require.NoError(t, os.CopyFS(dir, os.DirFS(dir+".away")))
 		}, "another directory than the one that was opened"},
+		{"replaced by an empty one", func(t *testing.T, dir string) {
+			require.NoError(t, os.Rename(dir, dir+".away"))
+			require.NoError(t, os.Mkdir(dir, 0o755))
+		}, "Bring "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			for _, kind := range []string{"pebble", "checkpoint_file"} {
@@ -198,10 +203,33 @@ func TestDirectoryThatIsTakenAwayEndsTheProcess(t *testing.T) {
 					case err = <-died:
 					}
 					require.ErrorContains(t, err, tc.says)
+					if kind == "pebble" {
+						return
+					}
+					// Whatever is tried later makes no new store where the old one was.
+					before := listing(t, dir)
+					s.(*recordStore).seat.loaded = false // as after a write whose outcome is not known
+					for n := uint64(3); n <= 4; n++ {
+						require.ErrorContains(t, s.Put(t.Context(), n, []byte("more")), "Bring ")
+					}
+					require.Equal(t, before, listing(t, dir))
 				})
 			}
 		})
 	}
+}
+
+// listing is what there is in a directory and below, nothing where it does not exist.
+func listing(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		all = append(all, path)
+		return err
+	})
+	if !errors.Is(err, os.ErrNotExist) {
+		require.NoError(t, err)
+	}
+	return all
 }
 
 // hanging is a directory whose disk hangs.

@@ -214,6 +214,13 @@ func (f lossyFile) Sync() error {
 	return f.File.Sync()
 }
 
+func (f lossyFile) SyncTo(length int64) (bool, error) {
+	if f.fs.lossy.Load() {
+		return false, nil
+	}
+	return f.File.SyncTo(length)
+}
+
 func (f lossyFile) SyncData() error {
 	if f.fs.lossy.Load() {
 		return nil

@@ -67,3 +67,11 @@ func (f mortalFile) Write(p []byte) (int, error) {
 func (f mortalFile) Sync() error { return f.fs.fatal("syncing", f.name, f.File.Sync()) }
 
 func (f mortalFile) SyncData() error { return f.fs.fatal("syncing", f.name, f.File.SyncData()) }
+
+// logAside is how much of the disk is set aside for a log in advance. Pebble would take a memtable's size for each of the
+// four logs that it keeps, and those of records alone are flushed when they have reached flushAfter.
+const logAside = flushAfter * 5 / 4
+
+func (f mortalFile) Preallocate(offset, length int64) error {
+	return f.File.Preallocate(offset, min(length, logAside))
+}

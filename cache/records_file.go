@@ -115,6 +115,10 @@ type fileRecords struct {
 // load also removes what a write that was not finished has left.
 func (r *fileRecords) load() (numbers []uint64, highest uint64, err error) {
 	fsys := r.dir.fs
+	// After a failed write it is called again. Where the directory is gone by then, none must be made in its place.
+	if err := r.newest.anchored(); err != nil {
+		return nil, 0, err
+	}
 	if err := makeDir(fsys, r.path); err != nil {
 		return nil, 0, err
 	}
@@ -187,7 +191,10 @@ func (r *fileRecords) secure(number uint64) error {
 	if err := syncDir(r.dir.fs, r.path); err != nil {
 		return err
 	}
-	return syncDir(r.dir.fs, r.dir.path)
+	if err := syncDir(r.dir.fs, r.dir.path); err != nil {
+		return err
+	}
+	return r.newest.note(number)
 }
 
 func (r *fileRecords) write(number uint64, data []byte, drop []uint64) error {

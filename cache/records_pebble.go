@@ -57,7 +57,12 @@ func (r *pebbleRecords) read(number uint64) ([]byte, error) {
 // secure writes to the log and syncs it. What an earlier process left in the log without a sync, Pebble has already
 // flushed to a table and synced when it opened the database; what this process has written lies in the same log before
 // this write, or in an earlier log, which Pebble syncs before it begins the next.
-func (r *pebbleRecords) secure(uint64) error { return r.db.sync() }
+func (r *pebbleRecords) secure(number uint64) error {
+	if err := r.db.sync(); err != nil {
+		return err
+	}
+	return r.newest.note(number)
+}
 
 // write puts the record and removes the others in one synced batch. Nothing of it is in the database before the commit,
 // and in the commit Pebble tells of no failure. That nil means durable is what rule 6 stands on.
@@ -74,6 +79,7 @@ func (r *pebbleRecords) write(number uint64, data []byte, drop []uint64) error {
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%w: %w", checkpoint.ErrNotWritten, err)
 	}
+	size := b.Len()
 	killpoint.Hit("store", "pebble", "before commit")
 	err := r.db.commit(b, true)
 	killpoint.Hit("store", "pebble", "after commit")
@@ -84,6 +90,7 @@ func (r *pebbleRecords) write(number uint64, data []byte, drop []uint64) error {
 		// The log may be that of a directory which nobody will find again.
 		r.db.death.die(err)
 	}
+	r.db.recorded(size)
 	return nil
 }
 

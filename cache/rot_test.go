@@ -212,28 +212,3 @@ func TestLostRecordSaysWhatIsMissingAndHowToGoOn(t *testing.T) {
 	require.NoError(t, fsys.Remove("/state/stream-.newest"))
 	require.Equal(t, "41:old", latestOn(t, noLock{fsys}, open), "a person has decided")
 }
-
-// A write of the witness that a power cut tears spoils one of its lines, and the other still tells.
-func TestWitnessOutlivesATornWrite(t *testing.T) {
-	fsys := vfs.NewMem()
-	w := newWitness(fsys, "/", "", func() error { return nil })
-	require.NoError(t, w.confirm("/", 0))
-	for n := uint64(1); n <= 5; n++ {
-		require.NoError(t, w.note(n))
-		data, err := fsys.UnsafeGetFileDataBuffer(w.file)
-		require.NoError(t, err)
-		at := (1 - w.turn) * witnessPage // the line that note has just written
-		intact := data[at+3]
-		data[at+3] = 'x'
-		next := newWitness(fsys, "/", "", nil)
-		var lost *LostRecordError
-		if n > 1 {
-			require.ErrorAs(t, next.confirm("/", n-2), &lost)
-			require.Equal(t, n-1, lost.Witnessed)
-		}
-		require.NoError(t, next.confirm("/", n-1))
-		data[at+3] = intact
-	}
-	writeText(t, fsys, w.file, "")
-	require.ErrorContains(t, w.confirm("/", 5), "is damaged")
-}

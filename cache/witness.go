@@ -2,6 +2,7 @@ package cache
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -41,29 +42,45 @@ func (e *LostRecordError) Error() string {
 
 // witness is a small file beside the records of a stream that holds the highest number that was ever durable. Neither a
 // write-ahead log nor a directory can tell a newest record that was damaged or deleted from one that was never written
-// in full, and would go on with the one before. It is written after the record, so a crash in between accuses nobody,
-// and in place, so it needs no space.
+// in full, and would go on with the one before.
+//
+// It never says more than is true: a number is written after its record is durable, so a crash in between leaves it
+// behind, and whoever next makes that record durable brings it up. It is written in place, so it needs no space, to the
+// one of its two lines that holds the lower number: a write that a power cut tears or wipes out leaves the other, and
+// that is enough, since the record whose number was being written had not been reported yet.
 type witness struct {
 	fs   vfs.FS
 	file string
 	// anchored tells whether the directory is still the one that was opened.
 	anchored func() error
-	turn     int64 // which of the two lines is written next
+	known    uint64 // what the file says
+	turn     int64  // which of the two lines is written next
 }
+
+// maxWitnessName is how much of a stream's name its file has: a file system takes 255 bytes, and a suffix comes on top.
+const maxWitnessName = 200
 
 func newWitness(fsys vfs.FS, dir, streamID string, anchored func() error) *witness {
-	return &witness{fs: fsys, file: fsys.PathJoin(dir, streamDir+escape(streamID)+witnessSuffix), anchored: anchored}
+	name := escape(streamID)
+	if len(name) > maxWitnessName {
+		// A sum stands for the rest. What escape returns holds no '.', so no other stream has that name.
+		sum := sha256.Sum256([]byte(name))
+		name = fmt.Sprintf("%s.%x", name[:maxWitnessName-33], sum[:16])
+	}
+	return &witness{fs: fsys, file: fsys.PathJoin(dir, streamDir+name+witnessSuffix), anchored: anchored}
 }
 
-// confirm compares what was found with what was witnessed, and makes the file where there is none.
+// confirm compares what was found with what was witnessed, and makes the file where there is none, as in a directory that
+// an older version has written. It says 0 then: what was found may only be visible, and a power cut take it.
 func (w *witness) confirm(place string, found uint64) error {
 	data, err := readFile(w.fs, w.file)
 	if errors.Is(err, fs.ErrNotExist) {
 		both := make([]byte, witnessPage, 2*witnessPage)
-		copy(both, witnessed(found))
-		if err := writeFile(w.fs, w.file, append(both, witnessed(found)...)); err != nil {
+		copy(both, witnessed(0))
+		if err := writeFile(w.fs, w.file, append(both, witnessed(0)...)); err != nil {
 			return fmt.Errorf("making the witness of the newest record: %w", err)
 		}
+		w.known = 0
 		return nil
 	}
 	if err != nil {
@@ -79,6 +96,7 @@ func (w *witness) confirm(place string, found uint64) error {
 		return fmt.Errorf("the file %s, which names the newest record, is damaged: the disk may have spoilt other files as well, so "+
 			"check it and restore the whole directory from a copy; or, to start from record %d, remove the file", w.file, found)
 	}
+	w.known = number
 	if found < number {
 		return &LostRecordError{Place: place, Found: found, Witnessed: number, File: w.file}
 	}
@@ -86,9 +104,15 @@ func (w *witness) confirm(place string, found uint64) error {
 }
 
 // note is called when a record is durable. An error says that it may be gone nevertheless, with its directory.
+//
+// The page is handed to the disk and not waited for, which would take longer than all the rest of a checkpoint: what a
+// disk does wrong it does when it next writes near the record, a checkpoint later, and by then the page is there.
 func (w *witness) note(number uint64) error {
 	if err := w.anchored(); err != nil {
 		return err
+	}
+	if number <= w.known {
+		return nil
 	}
 	// Opening it would make it where it is not.
 	if _, err := w.fs.Stat(w.file); err != nil {
@@ -100,7 +124,7 @@ func (w *witness) note(number uint64) error {
 	}
 	_, err = f.WriteAt(witnessed(number), w.turn*witnessPage)
 	if err == nil {
-		err = f.SyncData()
+		_, err = f.SyncTo(2 * witnessPage)
 	}
 	if cerr := f.Close(); err == nil {
 		err = cerr
@@ -108,7 +132,7 @@ func (w *witness) note(number uint64) error {
 	if err != nil {
 		return fmt.Errorf("writing the witness of the newest record: %w", withRemedy(err))
 	}
-	w.turn = 1 - w.turn
+	w.known, w.turn = number, 1-w.turn
 	return nil
 }
 
