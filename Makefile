@@ -78,10 +78,10 @@ lint: $(LINTER) build ## Look for what the tests do not see
 	@set -- config/*.yaml; test ! -e "$$1" || { echo "$(CONNECT) lint $$*"; $(CONNECT) lint "$$@"; }
 
 .PHONY: fuzz
-fuzz: ## Run each fuzz test for a while: FUZZTIME=30s
+fuzz: ## Run each fuzz test for a while: FUZZTIME=2m
 	@go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | while read -r pkg; do \
 		for name in $$(go test -list '^Fuzz' "$$pkg" | grep '^Fuzz' || true); do \
-			echo "$$pkg $$name"; go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(or $(FUZZTIME),30s) "$$pkg"; \
+			echo "$$pkg $$name"; go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(or $(FUZZTIME),2m) "$$pkg"; \
 		done; \
 	done
 
@@ -90,6 +90,11 @@ bench: build ## Speed, CPU and memory beside a bare client, on a real Kafka: REC
 	CGO_ENABLED=0 go build -trimpath -o bin/bench-floor ./bench/floor
 	go run ./bench -connect $(CONNECT) -floor bin/bench-floor -records $(or $(RECORDS),4000000) -rounds $(or $(ROUNDS),1) \
 		$(if $(SYSTEMS),-systems '$(SYSTEMS)') $(if $(PROFILES),-profiles '$(PROFILES)')
+
+.PHONY: bench-filter
+bench-filter: ## What a header filter costs the source, and what it saves, on a real Kafka: ROUNDS=5 RECORDS=500000
+	go test -run '^$$' -bench '^BenchmarkHeaderFilter$$' -benchtime 1x ./plugins/kafka_flink_source -filter.rounds $(or $(ROUNDS),5) -filter.records $(or $(RECORDS),500000)
+	go test -run '^$$' -bench '^BenchmarkMatch$$' ./internal/headerexpr
 
 .PHONY: bench-micro
 bench-micro: ## Run the benchmarks of single packages: BENCH=regexp PKG=./…
