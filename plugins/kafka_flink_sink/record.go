@@ -2,10 +2,8 @@ package kafkaflinksink
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/redpanda-data/benthos/v4/public/service"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/tidegate/tidegate/internal/benthosx"
 	"github.com/tidegate/tidegate/internal/checkpoint"
@@ -47,8 +45,10 @@ func (b *recordBuilder) fill(r *kafkasink.Record, batch service.MessageBatch, i 
 	if r.Timestamp, err = b.timestamp.time(batch, i); err != nil {
 		return fmt.Errorf("`timestamp`: %w", err)
 	}
-	if r.Headers, err = b.headers(msg); err != nil {
-		return fmt.Errorf("`headers.from` @%s: %w", b.headersFrom, err)
+	if b.headersFrom != "" {
+		if r.Headers, _, err = benthosx.HeadersFrom(msg, b.headersFrom); err != nil {
+			return fmt.Errorf("`headers.from` @%s: %w", b.headersFrom, err)
+		}
 	}
 	r.Value, err = content(msg)
 	return err
@@ -96,67 +96,5 @@ func marked(msg *service.Message, content []byte) (bool, error) {
 		}
 	}
 	return false, fmt.Errorf("@%[1]s is %[2]s, and neither true nor false; set true for a null value, or remove it, by "+
-		"meta %[1]s = deleted()", benthosx.MetaTombstone, show(mark))
-}
-
-// headers reads a list of {key, value}: order and duplicates are kept, a null value is not an empty one (rule 9).
-func (b *recordBuilder) headers(msg *service.Message) ([]kgo.RecordHeader, error) {
-	if b.headersFrom == "" {
-		return nil, nil
-	}
-	found, _ := msg.MetaGetImmut(b.headersFrom)
-	if untouched, ok := found.(benthosx.Headers); ok {
-		return slices.Clip(untouched), nil // shared with copies of the message: nobody may append in place
-	}
-	list, _ := msg.MetaGetMut(b.headersFrom)
-	entries, ok := list.([]any)
-	switch {
-	case list == nil:
-		return nil, nil
-	case !ok:
-		return nil, fmt.Errorf("%s is no list; it has to be a list of {\"key\": ..., \"value\": ...} objects, or null for no headers", show(list))
-	case len(entries) == 0:
-		return nil, nil
-	}
-	out := make([]kgo.RecordHeader, len(entries))
-	for i, e := range entries {
-		if err := header(&out[i], e); err != nil {
-			return nil, fmt.Errorf("entry %d%w", i, err)
-		}
-	}
-	return out, nil
-}
-
-// header reads one entry. A field that is neither key nor value is a misspelt one: taken for a missing value it would
-// make a null of what was meant.
-func header(h *kgo.RecordHeader, entry any) error {
-	object, ok := entry.(map[string]any)
-	if !ok {
-		return fmt.Errorf(": %s is no object; it has to be {\"key\": ..., \"value\": ...}", show(entry))
-	}
-	switch k := object[benthosx.HeaderKey].(type) {
-	case string:
-		h.Key = k
-	case []byte:
-		h.Key = string(k)
-	case nil:
-		return fmt.Errorf(": %s has no key; a header needs one, and it may be empty", show(entry))
-	default:
-		return fmt.Errorf(": the key is %s, and has to be a string; .string() makes one", show(k))
-	}
-	for name := range object {
-		if name != benthosx.HeaderKey && name != benthosx.HeaderValue {
-			return fmt.Errorf(" (%q) has a field %q; only key and value are known", h.Key, name)
-		}
-	}
-	v := object[benthosx.HeaderValue]
-	if v == nil {
-		return nil
-	}
-	value, err := asBytes(v)
-	if err != nil {
-		return fmt.Errorf(" (%q): %w", h.Key, err)
-	}
-	h.Value = value
-	return nil
+		"meta %[1]s = deleted()", benthosx.MetaTombstone, benthosx.Show(mark))
 }

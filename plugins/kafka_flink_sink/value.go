@@ -1,7 +1,6 @@
 package kafkaflinksink
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"regexp"
@@ -11,6 +10,8 @@ import (
 
 	"github.com/redpanda-data/benthos/v4/public/bloblang"
 	"github.com/redpanda-data/benthos/v4/public/service"
+
+	"github.com/tidegate/tidegate/internal/benthosx"
 )
 
 // value is what a record takes from a message by one field of the config: nothing, one piece of metadata as it is, or an
@@ -87,7 +88,7 @@ func (v value) bytes(batch service.MessageBatch, i int) ([]byte, error) {
 	if !ok || found == nil {
 		return nil, nil
 	}
-	b, err := asBytes(found)
+	b, err := benthosx.Bytes(found)
 	if err != nil {
 		return nil, fmt.Errorf("@%s: %w", v.meta, err)
 	}
@@ -117,75 +118,6 @@ func (v value) time(batch service.MessageBatch, i int) (time.Time, error) {
 	return ts, err
 }
 
-// asBytes returns what a processor may have made of bytes.
-func asBytes(v any) ([]byte, error) {
-	switch v := v.(type) {
-	case []byte:
-		if v == nil {
-			return []byte{}, nil
-		}
-		return v, nil
-	case string:
-		return []byte(v), nil
-	case float64: // 1000000, not 1e+06
-		return strconv.AppendFloat(nil, v, 'f', -1, 64), nil
-	case float32:
-		return strconv.AppendFloat(nil, float64(v), 'f', -1, 32), nil
-	case bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, json.Number:
-		return fmt.Append(nil, v), nil
-	case time.Time: // as Bloblang writes it
-		return v.AppendFormat(nil, time.RFC3339Nano), nil
-	}
-	return nil, fmt.Errorf("%s cannot be written as bytes; make it text first, such as by .string() or .format_json()", show(v))
-}
-
-// kind names a type as Bloblang's .type() does.
-func kind(v any) string {
-	switch v.(type) {
-	case nil:
-		return "null"
-	case []any:
-		return "array"
-	case map[string]any:
-		return "object"
-	case string:
-		return "string"
-	case []byte:
-		return "bytes"
-	case bool:
-		return "bool"
-	case time.Time:
-		return "timestamp"
-	case int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, float32, float64, json.Number:
-		return "number"
-	}
-	return fmt.Sprintf("%T", v)
-}
-
-// showLimit is how much of a value an error shows.
-const showLimit = 80
-
-// show is the kind of a value and its beginning, for an error.
-func show(v any) string {
-	var text string
-	switch v := v.(type) {
-	case string:
-		text = strconv.Quote(v)
-	case []byte:
-		text = strconv.Quote(string(v))
-	default:
-		encoded, err := json.Marshal(v)
-		if err != nil {
-			return kind(v)
-		}
-		text = string(encoded)
-	}
-	if len(text) > showLimit {
-		text = text[:showLimit] + "..."
-	}
-	return kind(v) + " " + text
-}
-
 // noTimestamp is what Kafka writes for none.
 const noTimestamp = -1
 
@@ -200,9 +132,9 @@ func timestamp(v any) (time.Time, error) {
 	case int64:
 		return fromMillis(v)
 	case []any, map[string]any, bool, time.Time:
-		return time.Time{}, noMillis(show(v))
+		return time.Time{}, noMillis(benthosx.Show(v))
 	}
-	text, err := asBytes(v)
+	text, err := benthosx.Bytes(v)
 	if err != nil {
 		return time.Time{}, err
 	}
