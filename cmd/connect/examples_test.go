@@ -34,6 +34,10 @@ var examples = map[string]example{
 	"without-checkpoints.yaml": {to: "orders-copy", group: "orders-copy", value: same},
 	"http-to-kafka.yaml":       {other: runHTTPExample},
 	"tls-and-sasl.yaml":        {other: runSecureExample},
+	"header-filter.yaml": {
+		to: "orders-kept", group: "orders-kept", value: same,
+		wanted: func(n int64) bool { return n >= 100 && n != 500 && n != 501 && n != 777 && n != 778 },
+	},
 	"transform.yaml": {
 		to: "orders-clean", group: "orders-clean",
 		wanted: func(n int64) bool { return !devbroker.Cancelled(n) },

@@ -4,6 +4,7 @@ package main
 import (
 	// Tidegate's: a source and a sink for Kafka, caches that can hold checkpoints, and metrics at /metrics.
 	_ "github.com/tidegate/tidegate/cache"
+	_ "github.com/tidegate/tidegate/plugins/header_filter"
 	_ "github.com/tidegate/tidegate/plugins/kafka_flink_sink"
 	_ "github.com/tidegate/tidegate/plugins/kafka_flink_source"
 	_ "github.com/tidegate/tidegate/plugins/prometheus"

@@ -36,5 +36,6 @@ func run(opts ...service.CLIOptFunc) int {
 		service.CLIOptSetVersion(version, built),
 		service.CLIOptAddCommand(brokerCommand()),
 		service.CLIOptAddCommand(demoCommand()),
+		service.CLIOptAddCommand(headerFilterCommand()),
 	}, opts...)...)
 }

@@ -118,6 +118,10 @@ func Main(opts ...service.CLIOptFunc) int {
 		fmt.Fprintln(os.Stderr, err)
 		code = max(code, 1)
 	}
+	for _, line := range lintTags(os.Args[1:]) {
+		fmt.Fprintln(os.Stderr, line)
+		code = max(code, 1)
+	}
 	if cause := FatalCause(); cause != nil {
 		fmt.Fprintf(os.Stderr, "fatal: %v\n", cause)
 		return 1

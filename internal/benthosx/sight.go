@@ -120,6 +120,9 @@ func rootOf(field func(path ...string) (any, error)) (map[string]any, error) {
 		if err != nil {
 			continue // not in the config
 		}
+		if err := checkTags(v, section); err != nil {
+			return nil, err
+		}
 		if v, err = plain(v); err != nil {
 			return nil, fmt.Errorf("reading %s: %w", section, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/tidegate/tidegate/internal/checkpoint"
+	"github.com/tidegate/tidegate/internal/headerexpr"
 	"github.com/tidegate/tidegate/internal/splits"
 )
 
@@ -48,6 +49,9 @@ type attempt struct {
 	fruitless int
 	// bounded is set where the end of all splits is the end of the input.
 	bounded bool
+	// filter is nil where every record is emitted; onFiltered counts those that are not.
+	filter     *headerexpr.Expr
+	onFiltered func(topic string, n int64)
 
 	// paused: the coordinator has the positions, or waits for them. halted: the attempt is over. broken: it has failed,
 	// and the coordinator knows. endReported: everything is emitted, and the coordinator knows.
@@ -107,7 +111,8 @@ type moved struct {
 // newAttempt builds the attempt's client, which connects in the background.
 func (r *Reader) newAttempt(tag checkpoint.Tag, from checkpoint.SourceState) *attempt {
 	a := &attempt{
-		tag: tag, from: from, bounded: r.cfg.Stop.Bounded(), byPart: make(map[string]map[int32]*split), interrupt: func() {},
+		tag: tag, from: from, bounded: r.cfg.Stop.Bounded(), filter: r.cfg.Filter, onFiltered: r.cfg.Metrics.FilteredRecords,
+		byPart: make(map[string]map[int32]*split), interrupt: func() {},
 		ahead: newReadAhead(readAheadBytes),
 	}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
@@ -240,7 +245,11 @@ func (a *attempt) emit() *emitted {
 	for _, c := range a.pending {
 		before := c.split.pos
 		had := len(e.records)
-		e.records = c.split.take(e.records, c.records)
+		var filtered int64
+		e.records, filtered = c.split.take(e.records, c.records, a.filter)
+		if filtered > 0 && a.onFiltered != nil {
+			a.onFiltered(c.split.pos.Topic, filtered)
+		}
 		if len(e.records) > had {
 			e.before = append(e.before, moved{c.split, before})
 			c.split.unacked = append(c.split.unacked, unacked{e, before})
@@ -254,22 +263,27 @@ func (a *attempt) emit() *emitted {
 	return e
 }
 
-// take appends to out what is to be emitted of records, and moves the position over the rest too (rule 11).
-func (s *split) take(out, records []*kgo.Record) []*kgo.Record {
+// take appends to out what is to be emitted of records, and moves the position over the rest too (rule 11), also over
+// those that the filter does not keep, which it counts.
+func (s *split) take(out, records []*kgo.Record, filter *headerexpr.Expr) (_ []*kgo.Record, filtered int64) {
 	for _, rec := range records {
 		if rec.Offset < s.pos.Offset {
 			continue // below the position: it was handed out already, or never asked for
 		}
 		if s.pos.Stop != checkpoint.NoStop && rec.Offset >= s.pos.Stop {
 			s.pos.Offset = s.pos.Stop // the stop is exclusive; there is nothing left in front of it
-			return out
+			return out, filtered
 		}
 		s.pos.Offset, s.pos.LeaderEpoch = rec.Offset+1, rec.LeaderEpoch
-		if !rec.Attrs.IsControl() {
+		switch {
+		case rec.Attrs.IsControl():
+		case filter != nil && !headerexpr.Match(filter, rec.Headers):
+			filtered++
+		default:
 			out = append(out, rec)
 		}
 	}
-	return out
+	return out, filtered
 }
 
 // deliver notes a good acknowledgement. They come in any order: the prefix grows when the oldest one has come.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/tidegate/tidegate/internal/headerexpr"
 	"github.com/tidegate/tidegate/internal/kafkaclient"
 	"github.com/tidegate/tidegate/internal/offsets"
 	"github.com/tidegate/tidegate/internal/splits"
@@ -35,6 +36,8 @@ type Config struct {
 	Stop          offsets.Stop
 	Restore       offsets.Restore
 	ReadCommitted bool
+	// Filter keeps records by their headers; nil keeps all.
+	Filter *headerexpr.Expr
 
 	// ClosedHard names what around the source closes it as at a hard stop, with the outputs alive, when the input is to
 	// end; empty for nothing.
@@ -73,6 +76,8 @@ type Metrics struct {
 	RestoredOutOfRange, SkippedOffsets func(int64)
 	// NackedRecords counts records of batches that were not delivered; they are read again.
 	NackedRecords func(int64)
+	// FilteredRecords counts records that the header filter does not keep, by topic.
+	FilteredRecords func(topic string, n int64)
 	// DiscoveredPartitions counts partitions that were taken up while the source was running.
 	DiscoveredPartitions func(int64)
 	// Rewinds counts how often a Solo has gone back; with checkpoints the coordinator counts.

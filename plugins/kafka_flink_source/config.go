@@ -69,6 +69,7 @@ func parseConfig(conf *service.ParsedConfig) (config, error) {
 			p.Fail([]string{fieldMetadata}, "%q is not one of %s", m, strings.Join(metadataNames, ", "))
 		}
 	}
+	c.reader.Filter = filterFromConfig(p)
 	p.Join(c.reader.Share.Validate())
 	c.reader.DiscoveryInterval = discoveryFromConfig(p)
 	propertiesFromConfig(p, &c)

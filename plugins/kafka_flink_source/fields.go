@@ -27,6 +27,7 @@ const (
 
 	fieldDiscovery = "discovery_interval"
 
+	fieldHeaderFilter   = "header_filter"
 	fieldIsolationLevel = "isolation_level"
 	fieldMetadata       = "metadata"
 	fieldCommitOffsets  = "commit_offsets_on_checkpoint"

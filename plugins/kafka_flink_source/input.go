@@ -12,6 +12,7 @@ import (
 	"github.com/tidegate/tidegate/cache"
 	"github.com/tidegate/tidegate/internal/benthosx"
 	"github.com/tidegate/tidegate/internal/checkpoint"
+	"github.com/tidegate/tidegate/internal/headerexpr"
 	"github.com/tidegate/tidegate/internal/kafkaclient"
 	"github.com/tidegate/tidegate/internal/kafkasource"
 )
@@ -42,6 +43,9 @@ func newInput(conf *service.ParsedConfig, res *service.Resources) (service.Batch
 	}
 	cfg.reader.StreamID = res.StreamID()
 	cfg.reader.Logger = benthosx.Logger(res)
+	if warning := headerexpr.Warning(cfg.reader.Filter); warning != "" {
+		cfg.reader.Logger.Warn("header_filter: " + warning)
+	}
 	cfg.reader.Metrics = metrics(res.Metrics())
 	in := &input{messages: newMessages(cfg.metadata, cfg.headers)}
 	in.messages.context = benthosx.SpanContext(res)

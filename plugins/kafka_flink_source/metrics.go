@@ -16,12 +16,14 @@ func metrics(m *service.Metrics) kafkasource.Metrics {
 		c.Incr(0)
 		return func(n int64) { c.Incr(n) }
 	}
+	filtered := m.NewCounter("kafka_source_filtered_records", "topic")
 	return kafkasource.Metrics{
 		CommitsSucceeded:     counter("kafka_source_commits_succeeded"),
 		CommitsFailed:        counter("kafka_source_commits_failed"),
 		RestoredOutOfRange:   counter("kafka_source_restored_out_of_range_partitions"),
 		SkippedOffsets:       counter("kafka_source_skipped_offsets"),
 		NackedRecords:        counter("kafka_source_nacked_records"),
+		FilteredRecords:      func(topic string, n int64) { filtered.Incr(n, topic) },
 		DiscoveredPartitions: counter("kafka_source_discovered_partitions"),
 		Rewinds:              counter("kafka_source_rewinds"),
 		Partitions:           newPartitions(m),

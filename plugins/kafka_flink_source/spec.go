@@ -40,6 +40,7 @@ func spec() *service.ConfigSpec {
 				"The number of this process among them, from 0 to `parallelism` - 1. Which partitions it reads follows Flink's rule: those of a topic go to the processes in turn, and the first one depends on the topic's name.").Advanced(),
 			startupField(),
 			boundedField(),
+			headerFilterField(),
 			discoveryField(),
 			benthosx.EnumField("isolation_level", fieldIsolationLevel, map[string]string{
 				readUncommitted: "All records, also those of open and aborted transactions. Kafka's default.",

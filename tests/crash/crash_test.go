@@ -158,7 +158,7 @@ func TestEveryScenarioIsKnownByName(t *testing.T) {
 		require.NotContains(t, string(text), "<no value>")
 	}
 	_, err = pickScenarios("copy,none")
-	require.ErrorContains(t, err, `scenario "none" is none of copy, filter`)
+	require.ErrorContains(t, err, `scenario "none" is none of copy, filter, drop`)
 	picked, err := pickTroubles("copy,zombie")
 	require.NoError(t, err)
 	require.Len(t, picked, 1)

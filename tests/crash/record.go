@@ -13,6 +13,9 @@ import (
 // numberHeader names a record: its partition and its number there, as "2:1041".
 const numberHeader = "number"
 
+// laneHeader tells the last digit of the number.
+const laneHeader = "lane"
+
 // record returns record n of a partition, always the same for the same time of the first one. Null and empty keys,
 // values and header values occur, headers with one name twice, with an empty name, and with the names of the metadata
 // that a source sets.
@@ -21,6 +24,7 @@ func record(topic string, partition int32, n int64, began time.Time) *kgo.Record
 		Topic: topic, Partition: partition, Timestamp: began.Add(time.Duration(n) * time.Millisecond),
 		Headers: []kgo.RecordHeader{
 			{Key: numberHeader, Value: []byte(fmt.Sprintf("%d:%d", partition, n))},
+			{Key: laneHeader, Value: strconv.AppendInt(nil, n%10, 10)},
 			{Key: "hop", Value: []byte("first")},
 			{Key: "hop", Value: []byte{0xff, 0x00, 0xfe}},
 			{Key: "hop", Value: []byte("first")},

@@ -33,6 +33,8 @@ type scenario struct {
 	bounded string
 	// discovery is the source's discovery_interval; empty: the usual one.
 	discovery string
+	// headerFilter is the source's.
+	headerFilter string
 	// grows is how many partitions the input may have in the end, one or more being added now and then; 0: it has what it
 	// has.
 	grows int32
@@ -64,7 +66,12 @@ const (
 var scenarios = []scenario{
 	{name: "copy", store: pebbleStore, checkpoint: everySome, sink: exactlyOnce, processors: asIs},
 	{
-		name: "filter", store: pebbleStore, checkpoint: everySome, sink: exactlyOnce,
+		// Nine of ten records are never made into messages; the position moves past them.
+		name: "filter", store: pebbleStore, checkpoint: everySome, sink: exactlyOnce, headerFilter: "lane:3&!lane:none",
+		wanted: func(n int64) bool { return n%10 == 3 },
+	},
+	{
+		name: "drop", store: pebbleStore, checkpoint: everySome, sink: exactlyOnce,
 		processors: `
     - mapping: root = if @kafka_offset % 10 == 3 { deleted() } else { content() }`,
 		wanted: func(n int64) bool { return n%10 != 3 },
@@ -220,6 +227,9 @@ func (s scenario) source(n names, topics, group string) string {
 	}
 	if s.discovery != "" {
 		how = "discovery_interval: " + s.discovery + ", " + how
+	}
+	if s.headerFilter != "" {
+		how = fmt.Sprintf("header_filter: %q, ", s.headerFilter) + how
 	}
 	return fmt.Sprintf(`kafka_flink_source: { %s, topics: [ %s ], group_id: %s, startup: %s, %s%s }`,
 		n.Kafka.Flow(), topics, group, cmp.Or(s.startup, "{ mode: earliest-offset }"), s.bounded, how)
