@@ -64,8 +64,10 @@ func Parse(text string, language Language) (*Expr, error) {
 	return e, nil
 }
 
-// Text is the expression as it was written, and Language the one it is in.
-func (e *Expr) Text() string       { return e.text }
+// Text is the expression as it was written.
+func (e *Expr) Text() string { return e.text }
+
+// Language is the one it is in.
 func (e *Expr) Language() Language { return e.language }
 
 // Empty tells whether the expression keeps everything because there is none.

@@ -185,7 +185,7 @@ func (r random) extended(depth, level int) (string, decide) {
 const randomExpressions = 100_000
 
 func TestRandomExpressionsDecideAsASlowEvaluatorDoes(t *testing.T) {
-	for language, make := range map[Language]func(random) (string, decide){
+	for language, expression := range map[Language]func(random) (string, decide){
 		VVR:      random.vvr,
 		Extended: func(r random) (string, decide) { return r.extended(3, 0) },
 	} {
@@ -194,7 +194,7 @@ func TestRandomExpressionsDecideAsASlowEvaluatorDoes(t *testing.T) {
 			r := random{rand.New(rand.NewPCG(20260101, 7))}
 			kept := 0
 			for i := range randomExpressions {
-				text, slow := make(r)
+				text, slow := expression(r)
 				e, err := Parse(text, language)
 				require.NoError(t, err, text)
 				again := e

@@ -77,11 +77,9 @@ func (p *processor) headers(msg *service.Message) (benthosx.Headers, error) {
 	err := msg.MetaWalkMut(func(key string, value any) error {
 		h := benthosx.Headers{{Key: key}}
 		if value != nil {
-			bytes, err := benthosx.Bytes(value)
-			if err != nil {
+			if h[0].Value, _ = benthosx.Bytes(value); h[0].Value == nil {
 				return nil // an object or a list is no header
 			}
-			h[0].Value = bytes
 		}
 		all = append(all, h...)
 		return nil

@@ -111,5 +111,5 @@ func TestMessagesKeepTheirTagWhereOthersAreDropped(t *testing.T) {
 	found, _ := checkpoint.TagFrom(left[0].Context())
 	require.Equal(t, tag, found)
 	cancel()
-	<-done
+	require.ErrorIs(t, <-done, context.Canceled)
 }

@@ -102,7 +102,7 @@ func (e *exporter) Close(context.Context) error { return nil }
 
 // vector returns what is registered under a name, registering it first where nothing is. It returns false where the name
 // cannot be served: it is none to Prometheus, or stands for another type or for other labels.
-func vector[V prom.Collector](e *exporter, name string, keys []string, make func() V) (v V, ok bool) {
+func vector[V prom.Collector](e *exporter, name string, keys []string, build func() V) (v V, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	f, known := e.families[name]
@@ -113,7 +113,7 @@ func vector[V prom.Collector](e *exporter, name string, keys []string, make func
 		e.log.Warnf("metric %q is not served with the labels %v, since it is with %v", name, keys, f.keys)
 		return v, false
 	}
-	v = make()
+	v = build()
 	if err := e.registry.Register(v); err != nil {
 		e.log.Warnf("metric %q is not served: %v", name, err)
 		return v, false
