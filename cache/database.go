@@ -129,9 +129,24 @@ func (d *database) pebbleOptions(fsys vfs.FS, lock *pebble.Lock, size sizes) *pe
 
 // begin checks the store format, or makes an empty database a store.
 func (d *database) begin() error {
+	err := d.identify()
+	if errors.Is(err, errNoStore) {
+		return d.create()
+	}
+	if err != nil {
+		return err
+	}
+	return d.iterate([]byte(spaceExpiry), spaceEnd([]byte(spaceExpiry)), func([]byte) (bool, error) {
+		d.expiring.Store(true)
+		return false, nil
+	})
+}
+
+// identify checks the store format and reads the store's id. It returns errNoStore where there is none yet.
+func (d *database) identify() error {
 	format, err := d.get([]byte(keyFormat))
 	if errors.Is(err, pebble.ErrNotFound) {
-		return d.create()
+		return errNoStore
 	}
 	if err != nil {
 		return fmt.Errorf("reading the store format: %w", err)
@@ -144,10 +159,7 @@ func (d *database) begin() error {
 		return fmt.Errorf("reading the store id: %w", err)
 	}
 	d.id = string(id)
-	return d.iterate([]byte(spaceExpiry), spaceEnd([]byte(spaceExpiry)), func([]byte) (bool, error) {
-		d.expiring.Store(true)
-		return false, nil
-	})
+	return nil
 }
 
 func (d *database) create() error {

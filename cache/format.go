@@ -25,6 +25,9 @@ func (e *FormatError) Error() string {
 		"were not yet committed are aborted)", e.Path, e.Found, storeFormat)
 }
 
+// errNoStore says that a directory does not hold a store yet.
+var errNoStore = errors.New("there is no store in it yet")
+
 // checkFormat refuses a store format that this build does not read, by name.
 func checkFormat(path, found string) error {
 	if n, err := strconv.Atoi(found); err == nil && n >= 1 && n <= storeFormat {

@@ -38,7 +38,8 @@ func lockDir(fsys vfs.FS, path string) (*pebble.Lock, error) {
 	// A bare errno comes from the lock itself; a PathError, from making its file.
 	var pathErr *fs.PathError
 	if !errors.As(err, &pathErr) && (errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES)) {
-		return nil, &LockedError{Path: path, PID: lockHolder(fsys.PathJoin(path, lockFile))}
+		pid, _ := lockHolder(fsys.PathJoin(path, lockFile))
+		return nil, &LockedError{Path: path, PID: pid}
 	}
 	if errors.As(err, &pathErr) {
 		return nil, fmt.Errorf("making the lock file: %w", err)

@@ -3,4 +3,4 @@
 package cache
 
 // lockHolder: this system does not tell who holds a lock.
-func lockHolder(string) int { return 0 }
+func lockHolder(string) (pid int, held bool) { return 0, false }

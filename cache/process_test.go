@@ -49,6 +49,12 @@ func runChild(role string) int {
 		fmt.Println("error:", err)
 		return 4
 	}
+	if part == "deletes" {
+		if err := s.DeleteAll(context.Background()); err != nil {
+			fmt.Println("error:", err)
+			return 5
+		}
+	}
 	fmt.Println("ready")
 	_, _ = io.ReadAll(os.Stdin) // until it is killed, or told to end
 	return 0

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -47,9 +48,7 @@ func openRecordDir(log *slog.Logger) openFunc {
 			return nil, err
 		}
 		d.seats = newSeats(func(streamID string) recordKeeper {
-			return &fileRecords{
-				dir: d, path: r.fs.PathJoin(path, streamDir+escape(streamID)), newest: newWitness(r.fs, path, streamID, anchored),
-			}
+			return d.records(streamID, anchored)
 		})
 		if err := d.begin(); err != nil {
 			return nil, err
@@ -59,16 +58,31 @@ func openRecordDir(log *slog.Logger) openFunc {
 	}
 }
 
+// records are those of one stream.
+func (d *recordDir) records(streamID string, anchored func() error) *fileRecords {
+	return &fileRecords{
+		dir: d, path: d.fs.PathJoin(d.path, streamDir+escape(streamID)), newest: newWitness(d.fs, d.path, streamID, anchored),
+	}
+}
+
 func (d *recordDir) seatOf(streamID string) *seat { return d.seats.of(streamID) }
 func (d *recordDir) storeID() string              { return d.id }
 func (d *recordDir) Close() error                 { return nil }
 
 // begin checks the store format, or makes a directory without records a store.
 func (d *recordDir) begin() error {
-	file := d.fs.PathJoin(d.path, formatFile)
-	text, err := readFile(d.fs, file)
+	err := d.identify()
+	if errors.Is(err, errNoStore) {
+		return d.create()
+	}
+	return err
+}
+
+// identify checks the store format and reads the store's id. It returns errNoStore where there is none yet.
+func (d *recordDir) identify() error {
+	text, err := readFile(d.fs, d.fs.PathJoin(d.path, formatFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return d.create(file)
+		return cmp.Or(d.refuseStray(), errNoStore)
 	}
 	if err != nil {
 		return fmt.Errorf("reading the store format: %w", err)
@@ -87,7 +101,8 @@ func (d *recordDir) begin() error {
 	return nil
 }
 
-func (d *recordDir) create(file string) error {
+// refuseStray refuses a directory that has records and lacks what says whose.
+func (d *recordDir) refuseStray() error {
 	names, err := d.fs.List(d.path)
 	if err != nil {
 		return fmt.Errorf("listing directory: %w", err)
@@ -97,9 +112,13 @@ func (d *recordDir) create(file string) error {
 			return &FormatError{Path: d.path, Found: fmt.Sprintf("none, though it has %s: its file %s was lost", n, formatFile)}
 		}
 	}
+	return nil
+}
+
+func (d *recordDir) create() error {
 	d.id = newStoreID()
 	text := fmt.Sprintf("%s\nformat: %d\nstore_id: %s\n", formatTitle, storeFormat, d.id)
-	if err := writeFile(d.fs, file, []byte(text)); err != nil {
+	if err := writeFile(d.fs, d.fs.PathJoin(d.path, formatFile), []byte(text)); err != nil {
 		return fmt.Errorf("making the store: %w", err)
 	}
 	return nil
@@ -122,32 +141,50 @@ func (r *fileRecords) load() (numbers []uint64, highest uint64, err error) {
 	if err := makeDir(fsys, r.path); err != nil {
 		return nil, 0, err
 	}
-	names, err := fsys.List(r.path)
+	numbers, marks, temps, err := r.list()
 	if err != nil {
-		return nil, 0, fmt.Errorf("listing directory: %w", err)
+		return nil, 0, err
 	}
-	var marks []uint64
+	for _, name := range temps {
+		r.discard(name)
+	}
+	highest = highestOf(numbers, marks)
+	if err := r.newest.confirm(r.path, highest); err != nil || len(marks) == 0 {
+		return numbers, highest, err
+	}
+	numbers, err = r.finishClear(numbers, marks)
+	return numbers, highest, err
+}
+
+// list returns the numbers of records and of marks that records up to them are deleted, in ascending order, and the
+// files that a write which was not finished has left.
+func (r *fileRecords) list() (numbers, marks []uint64, temps []string, err error) {
+	names, err := r.dir.fs.List(r.path)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("listing directory: %w", err)
+	}
 	for _, name := range names {
 		if n, ok := numberOf(name, deletedSuffix); ok {
 			marks = append(marks, n)
 		} else if n, ok := numberOf(name, recordSuffix); ok {
 			numbers = append(numbers, n)
 		} else if strings.HasSuffix(name, tempSuffix) {
-			r.discard(name)
+			temps = append(temps, name)
 		}
 	}
 	slices.Sort(numbers)
-	if len(numbers) > 0 {
-		highest = numbers[len(numbers)-1]
+	slices.Sort(marks)
+	return numbers, marks, temps, nil
+}
+
+// highestOf returns the highest number that was ever put.
+func highestOf(numbers, marks []uint64) (highest uint64) {
+	for _, all := range [][]uint64{numbers, marks} {
+		if len(all) > 0 {
+			highest = max(highest, all[len(all)-1])
+		}
 	}
-	if len(marks) > 0 {
-		highest = max(highest, slices.Max(marks))
-	}
-	if err := r.newest.confirm(r.path, highest); err != nil || len(marks) == 0 {
-		return numbers, highest, err
-	}
-	numbers, err = r.finishClear(numbers, marks)
-	return numbers, highest, err
+	return highest
 }
 
 // finishClear goes on with a deletion that was cut short, and returns the records that are not deleted.

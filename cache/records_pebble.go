@@ -27,6 +27,14 @@ func newPebbleRecords(d *database, streamID string) *pebbleRecords {
 }
 
 func (r *pebbleRecords) load() (numbers []uint64, highest uint64, err error) {
+	if numbers, highest, err = r.list(); err != nil {
+		return nil, 0, err
+	}
+	return numbers, highest, r.newest.confirm(r.describe(), highest)
+}
+
+// list is load without a look at the witness.
+func (r *pebbleRecords) list() (numbers []uint64, highest uint64, err error) {
 	err = r.db.iterate(r.space, spaceEnd(r.space), func(k []byte) (bool, error) {
 		if len(k) != len(r.space)+8 {
 			return false, fmt.Errorf("the database holds a key %q that is not a record's", k)
@@ -47,7 +55,7 @@ func (r *pebbleRecords) load() (numbers []uint64, highest uint64, err error) {
 	default:
 		highest = binary.BigEndian.Uint64(high)
 	}
-	return numbers, highest, r.newest.confirm(r.describe(), highest)
+	return numbers, highest, nil
 }
 
 func (r *pebbleRecords) read(number uint64) ([]byte, error) {

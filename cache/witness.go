@@ -73,15 +73,27 @@ func newWitness(fsys vfs.FS, dir, streamID string, anchored func() error) *witne
 // confirm compares what was found with what was witnessed, and makes the file where there is none, as in a directory that
 // an older version has written. It says 0 then: what was found may only be visible, and a power cut take it.
 func (w *witness) confirm(place string, found uint64) error {
+	err := w.compare(place, found)
+	if !errors.Is(err, errNoWitness) {
+		return err
+	}
+	both := make([]byte, witnessPage, 2*witnessPage)
+	copy(both, witnessed(0))
+	if err := writeFile(w.fs, w.file, append(both, witnessed(0)...)); err != nil {
+		return fmt.Errorf("making the witness of the newest record: %w", err)
+	}
+	w.known = 0
+	return nil
+}
+
+// errNoWitness says that nothing was witnessed yet.
+var errNoWitness = errors.New("there is no witness of the newest record")
+
+// compare compares what was found with what was witnessed.
+func (w *witness) compare(place string, found uint64) error {
 	data, err := readFile(w.fs, w.file)
 	if errors.Is(err, fs.ErrNotExist) {
-		both := make([]byte, witnessPage, 2*witnessPage)
-		copy(both, witnessed(0))
-		if err := writeFile(w.fs, w.file, append(both, witnessed(0)...)); err != nil {
-			return fmt.Errorf("making the witness of the newest record: %w", err)
-		}
-		w.known = 0
-		return nil
+		return errNoWitness
 	}
 	if err != nil {
 		return fmt.Errorf("reading the witness of the newest record: %w", err)

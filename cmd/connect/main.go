@@ -25,17 +25,20 @@ import (
 // Everything else is Benthos's: options change names, defaults and commands; see service.CLIOptFunc.
 func main() { os.Exit(run()) }
 
+const productName = "Tidegate"
+
 // run is main without the exit, so that tests can be the binary.
 func run(opts ...service.CLIOptFunc) int {
 	tuneMemory()
 	version, built := buildStamp()
 	return host.Main(append([]service.CLIOptFunc{
 		service.CLIOptSetBinaryName("connect"),
-		service.CLIOptSetProductName("Tidegate"),
+		service.CLIOptSetProductName(productName),
 		service.CLIOptSetDocumentationURL("https://github.com/tidegate/tidegate"),
 		service.CLIOptSetVersion(version, built),
 		service.CLIOptAddCommand(brokerCommand()),
 		service.CLIOptAddCommand(demoCommand()),
 		service.CLIOptAddCommand(headerFilterCommand()),
+		service.CLIOptAddCommand(offsetsCommand()),
 	}, opts...)...)
 }

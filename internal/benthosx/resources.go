@@ -14,6 +14,9 @@ import (
 // resourceSections are where resources stand in a config.
 var resourceSections = []string{"input_resources", "processor_resources", "output_resources"}
 
+// cacheSection is where caches stand, which are no part of a stream.
+const cacheSection = "cache_resources"
+
 // resource is one of them.
 type resource struct {
 	section, label string
@@ -88,7 +91,7 @@ func addResources(root map[string]any, patterns []string) error {
 		if err != nil {
 			return err
 		}
-		for _, section := range resourceSections {
+		for _, section := range append([]string{cacheSection}, resourceSections...) {
 			have, _ := root[section].([]any)
 			add, _ := more[section].([]any)
 			if len(add) > 0 {

@@ -115,7 +115,7 @@ func CheckTopology(conf *service.ParsedConfig) error {
 // rootOf gathers the sections of a config that say what a stream is made of.
 func rootOf(field func(path ...string) (any, error)) (map[string]any, error) {
 	root := map[string]any{}
-	for _, section := range append([]string{"input", "buffer", "pipeline", "output"}, resourceSections...) {
+	for _, section := range append([]string{"input", "buffer", "pipeline", "output", cacheSection}, resourceSections...) {
 		v, err := field(section)
 		if err != nil {
 			continue // not in the config

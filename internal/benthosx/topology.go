@@ -39,6 +39,8 @@ type topology struct {
 	deleting, otherInputs     []string
 	// sinks is how many there are.
 	sinks int
+	// sources are the kafka_flink_source under input, in order.
+	sources []Source
 	// copies are the fields that make several of what is being looked at, of how many.
 	copies []copies
 	// resources are those of the process, visited what of them the stream names, and missing what there is not.
@@ -69,6 +71,7 @@ func (t *topology) walk(v any, path []string) {
 			t.walk(e, at(fmt.Sprint(i)))
 		}
 	case map[string]any:
+		t.noteSource(v, path)
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			e := v[key]
 			t.look(key, e, at(key))

@@ -66,22 +66,37 @@ func (m *Machine) checkRenamed() bool {
 	if m.cfg.AllowNonRestored {
 		return true
 	}
-	for _, left := range m.known.Positions {
-		if left.Finished || m.sourceOf(left.Source) != nil {
+	var keys []string
+	for i := range m.sources {
+		keys = append(keys, m.sources[i].key)
+	}
+	err := m.known.Renamed(keys)
+	if err != nil {
+		m.die(err)
+	}
+	return err == nil
+}
+
+// Renamed says that one of the sources seems to have another name in the record; nil where that is not so.
+func (r *Record) Renamed(sources []string) error {
+	for _, left := range r.Positions {
+		if left.Finished || slices.Contains(sources, left.Source) {
 			continue
 		}
-		for i := range m.sources {
-			if s := &m.sources[i]; stateOf(m.known.Positions, s.key) == nil {
-				m.die(fmt.Errorf("the newest checkpoint has positions of the input %q, which the config no longer has, and none "+
+		for _, key := range sources {
+			if stateOf(r.Positions, key) == nil {
+				return fmt.Errorf("the newest checkpoint has positions of the input %q, which the config no longer has, and none "+
 					"of the input %q: where that is the same input under another label or at another place, give it the label "+
 					"or the place back; set checkpoint.allow_non_restored_state: true to begin %q by its start-up mode",
-					left.Source, s.key, s.key))
-				return false
+					left.Source, key, key)
 			}
 		}
 	}
-	return true
+	return nil
 }
+
+// Source returns what the record holds of a source, nil for nothing.
+func (r *Record) Source(key string) *SourceState { return stateOf(r.Positions, key) }
 
 // dropRemoved handles transactions of sinks that the config no longer has: one that nobody can commit any more stops the
 // start-up, or is dropped and counted.

@@ -151,16 +151,25 @@ func (r *run) load() (*Record, uint64, error) {
 	if err != nil {
 		return nil, 0, fmt.Errorf("reading the newest checkpoint record from %s: %w", store.Describe(), err)
 	}
+	rec, err := NewestRecord(number, data, store.Describe())
+	if err != nil {
+		return nil, 0, err
+	}
+	return rec, number, nil
+}
+
+// NewestRecord decodes the newest record of a store, or says why that ends the start-up.
+func NewestRecord(number uint64, data []byte, place string) (*Record, error) {
 	rec, err := DecodeRecord(data)
 	if err == nil && rec.Number != number {
 		err = fmt.Errorf("%w: it says it is number %d", ErrRecordDamaged, rec.Number)
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("newest checkpoint record %d in %s: %w; an older one is never used in its place, since "+
+		return nil, fmt.Errorf("newest checkpoint record %d in %s: %w; an older one is never used in its place, since "+
 			"it could lose or double records: restore the state directory from a copy, or point its path at an empty one and set "+
-			"startup.ignore_missing_state: true", number, store.Describe(), err)
+			"startup.ignore_missing_state: true", number, place, err)
 	}
-	return rec, number, nil
+	return rec, nil
 }
 
 // closeStore lets a store go that has to be closed, so that what it stands on can be.
@@ -221,13 +230,18 @@ func (r *run) checkTraces() error {
 			return fmt.Errorf("%s: looking for traces of an earlier run: %w", s.key, err)
 		}
 		if found != "" {
-			return fmt.Errorf("%s: the state store %s holds no checkpoint, but %s: the store was lost, or checkpoint.store "+
-				"leads to another place than before, or another job has the same group_id or transactional_id_prefix. Bring it "+
-				"back, or give each job its own; or set startup.ignore_missing_state: true to start anew, "+
-				"which may lose or double what the earlier run had not completed", s.key, r.store.Describe(), found)
+			return LostStore(s.key, r.store.Describe(), found)
 		}
 	}
 	return nil
+}
+
+// LostStore says that a store holds no checkpoint although a component has found traces of an earlier run.
+func LostStore(component, place, found string) error {
+	return fmt.Errorf("%s: the state store %s holds no checkpoint, but %s: the store was lost, or checkpoint.store "+
+		"leads to another place than before, or another job has the same group_id or transactional_id_prefix. Bring it "+
+		"back, or give each job its own; or set startup.ignore_missing_state: true to start anew, "+
+		"which may lose or double what the earlier run had not completed", component, place, found)
 }
 
 // loop takes events until the run is stopped.

@@ -71,26 +71,15 @@ func (r *Reader) subscribedTopics(ctx context.Context, c cluster, known []checkp
 // Resolve returns concrete positions: those of restored where there are any, else those of the start-up mode. The
 // coordinator writes them durably, with the set of partitions, before the first record is emitted (rule 2).
 func (r *Reader) Resolve(ctx context.Context, restored *checkpoint.SourceState) (checkpoint.SourceState, error) {
-	topics, err := r.subscribedTopics(ctx, r.cluster(), nil)
-	if err != nil {
-		return checkpoint.SourceState{}, fmt.Errorf("resolving the positions of %s: %w", r.cfg.Key, err)
+	p, err := r.plan(ctx, restored, offsets.Needs{})
+	if p != nil {
+		r.reportOutOfRange(p.outside, err)
 	}
-	parts, err := r.cfg.Subscription.Select(r.cfg.Share, topics)
 	if err != nil {
-		return checkpoint.SourceState{}, fmt.Errorf("resolving the positions of %s: %w", r.cfg.Key, err)
+		return checkpoint.SourceState{}, err
 	}
-	p := newPlan(r.cfg, topics)
 	state := checkpoint.SourceState{
-		Source: r.cfg.Key, ClusterID: r.clusterID, Parallelism: r.cfg.Share.Parallelism, Index: r.cfg.Share.Index,
-	}
-	if restored == nil {
-		state.Splits, err = p.fresh(ctx, r.cluster(), topics, parts)
-	} else {
-		state.Splits, err = p.restored(ctx, r.cluster(), parts, restored.Splits)
-	}
-	r.reportOutOfRange(p.outside, err)
-	if err != nil {
-		return checkpoint.SourceState{}, fmt.Errorf("resolving the positions of %s: %w", r.cfg.Key, err)
+		Source: r.cfg.Key, ClusterID: r.clusterID, Parallelism: r.cfg.Share.Parallelism, Index: r.cfg.Share.Index, Splits: p.splits,
 	}
 	r.reportReset(p.reset, state.Splits)
 	r.noteGone(p.vanished)
@@ -111,8 +100,32 @@ func (r *Reader) Resolve(ctx context.Context, restored *checkpoint.SourceState) 
 	if len(p.unmatched) > 0 {
 		r.log.Warn("partitions have no record since startup.timestamp, and begin at their end", "partitions", splits.Format(p.unmatched))
 	}
-	r.describe(len(parts), p.summary())
+	r.describe(len(p.origins), p.summary())
 	return state, nil
+}
+
+// plan decides where partitions begin and stop, and changes nothing. also says what is to be asked of the cluster beyond
+// what the decision needs. Where it fails after the decision was begun, it returns what came of it beside the error.
+func (r *Reader) plan(ctx context.Context, restored *checkpoint.SourceState, also offsets.Needs) (*plan, error) {
+	topics, err := r.subscribedTopics(ctx, r.cluster(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("resolving the positions of %s: %w", r.cfg.Key, err)
+	}
+	parts, err := r.cfg.Subscription.Select(r.cfg.Share, topics)
+	if err != nil {
+		return nil, fmt.Errorf("resolving the positions of %s: %w", r.cfg.Key, err)
+	}
+	p := newPlan(r.cfg, topics)
+	p.also = also
+	if restored == nil {
+		p.splits, err = p.fresh(ctx, r.cluster(), topics, parts)
+	} else {
+		p.splits, err = p.restored(ctx, r.cluster(), parts, restored.Splits)
+	}
+	if err != nil {
+		return p, fmt.Errorf("resolving the positions of %s: %w", r.cfg.Key, err)
+	}
+	return p, nil
 }
 
 // reportOutOfRange counts and logs restored positions that the log no longer has (rule 12). Where the policy is to fail,
@@ -164,9 +177,13 @@ func (r *Reader) allAtStop(all []checkpoint.Split) bool {
 
 // plan is one resolution under way, and what there is to say of it.
 type plan struct {
-	cfg          Config
-	ids          map[string][16]byte
-	origins      map[offsets.Origin]int
+	cfg  Config
+	ids  map[string][16]byte
+	also offsets.Needs
+	// splits are the result, origins the rules that gave it, and answers what the cluster has said.
+	splits       []checkpoint.Split
+	origins      map[splits.Partition]offsets.Origin
+	answers      offsets.Answers
 	outside      []offsets.OutOfRange
 	unsubscribed []splits.Partition
 	// reset are offsets that the log does not have and startup.offset_reset has replaced, unmatched partitions without a
@@ -180,7 +197,7 @@ type plan struct {
 }
 
 func newPlan(cfg Config, topics []splits.Topic) *plan {
-	p := &plan{cfg: cfg, ids: make(map[string][16]byte), origins: make(map[offsets.Origin]int)}
+	p := &plan{cfg: cfg, ids: make(map[string][16]byte), origins: make(map[splits.Partition]offsets.Origin)}
 	for _, t := range topics {
 		p.ids[t.Name] = t.ID
 	}
@@ -188,7 +205,7 @@ func newPlan(cfg Config, topics []splits.Topic) *plan {
 }
 
 func (p *plan) split(at splits.Partition, from offsets.Resolved, stop int64) checkpoint.Split {
-	p.origins[from.Origin]++
+	p.origins[at] = from.Origin
 	return checkpoint.Split{
 		Topic: at.Topic, TopicID: p.ids[at.Topic], Partition: at.Partition,
 		Offset: from.Offset, LeaderEpoch: from.LeaderEpoch, Stop: stop,
@@ -201,10 +218,11 @@ func (p *plan) fresh(ctx context.Context, lookup offsets.Lookup, topics []splits
 	if err := errors.Join(p.cfg.Start.Fits(topics), p.cfg.Stop.Fits(topics)); err != nil {
 		return nil, err
 	}
-	answers, err := offsets.Fetch(ctx, lookup, p.cfg.Start.Needs().And(p.cfg.Stop.Needs()), parts)
+	answers, err := offsets.Fetch(ctx, lookup, p.cfg.Start.Needs().And(p.cfg.Stop.Needs()).And(p.also), parts)
 	if err != nil {
 		return nil, err
 	}
+	p.answers = answers
 	starts, err := p.cfg.Start.Decide(parts, answers)
 	if err != nil {
 		return nil, err
@@ -229,10 +247,11 @@ func (p *plan) fresh(ctx context.Context, lookup offsets.Lookup, topics []splits
 // for a source that has been made bounded, or unbounded, since.
 func (p *plan) restored(ctx context.Context, lookup offsets.Lookup, parts []splits.Partition, old []checkpoint.Split,
 ) ([]checkpoint.Split, error) {
-	answers, err := offsets.Fetch(ctx, lookup, p.cfg.Restore.Needs().And(p.cfg.Stop.Needs()), parts)
+	answers, err := offsets.Fetch(ctx, lookup, p.cfg.Restore.Needs().And(p.cfg.Stop.Needs()).And(p.also), parts)
 	if err != nil {
 		return nil, err
 	}
+	p.answers = answers
 	positions := make(map[splits.Partition]offsets.Position)
 	known := make(map[splits.Partition]checkpoint.Split)
 	var out []checkpoint.Split
@@ -290,9 +309,13 @@ func (p *plan) restored(ctx context.Context, lookup offsets.Lookup, parts []spli
 
 // summary counts partitions by the rule that gave their position: "checkpoint 3, new partition, earliest 1".
 func (p *plan) summary() string {
-	parts := make([]string, 0, len(p.origins))
-	for _, o := range slices.Sorted(maps.Keys(p.origins)) {
-		parts = append(parts, fmt.Sprintf("%s: %d", o, p.origins[o]))
+	counts := make(map[offsets.Origin]int)
+	for _, o := range p.origins {
+		counts[o]++
+	}
+	parts := make([]string, 0, len(counts))
+	for _, o := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%s: %d", o, counts[o]))
 	}
 	return strings.Join(parts, "; ")
 }

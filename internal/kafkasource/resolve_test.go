@@ -56,13 +56,17 @@ func TestResolveFollowsTheStartUpMode(t *testing.T) {
 			cfg.Start, cfg.Group = tc.start, tc.start.Group
 			s := newSource(t, cfg)
 			state, err := s.Resolve(t.Context(), nil)
+			looked, lookErr := surveyOf(t, cfg).Look(t.Context(), nil)
 			if tc.err != "" {
 				require.ErrorContains(t, err, tc.err)
+				require.EqualError(t, lookErr, err.Error())
 				return
 			}
 			require.NoError(t, err)
 			require.Equal(t, tc.want, offsetsOf(state))
 			require.Contains(t, s.log.String(), tc.log)
+			require.NoError(t, lookErr)
+			requireAgreement(t, state, looked)
 		})
 	}
 }
