@@ -75,8 +75,8 @@ func peek(kind, label string, config map[string]any, streamID string) (Peeked, e
 	return p, err
 }
 
-// listing is what a start that finds out is doing.
-const listing = "listing records"
+// listingRecords is what a start that finds out is doing.
+const listingRecords = "listing records"
 
 // recordsError is an error of the records in a directory that could be opened.
 type recordsError struct {
@@ -139,7 +139,7 @@ func peekDatabase(fsys vfs.FS, path, streamID string) (p Peeked, err error) {
 	r := newPebbleRecords(d, streamID)
 	numbers, highest, err := r.list()
 	if err != nil {
-		return p, &recordsError{listing, err}
+		return p, &recordsError{listingRecords, err}
 	}
 	p.StoreID = d.id
 	return p, p.read(numbers, highest, r.newest, r)
@@ -160,7 +160,7 @@ func peekRecordDir(fsys vfs.FS, path, streamID string) (p Peeked, err error) {
 		err = nil // the store is that of other streams so far, unless the witness knows better
 	}
 	if err != nil {
-		return p, &recordsError{listing, withRemedy(err)}
+		return p, &recordsError{listingRecords, withRemedy(err)}
 	}
 	highest := highestOf(numbers, marks)
 	if len(marks) > 0 {
@@ -173,7 +173,7 @@ func peekRecordDir(fsys vfs.FS, path, streamID string) (p Peeked, err error) {
 // read fills in the newest record.
 func (p *Peeked) read(numbers []uint64, highest uint64, newest *witness, from recordKeeper) (err error) {
 	if err := newest.compare(from.describe(), highest); err != nil && !errors.Is(err, errNoWitness) {
-		return &recordsError{listing, withRemedy(err)}
+		return &recordsError{listingRecords, withRemedy(err)}
 	}
 	p.Number = highest
 	if len(numbers) == 0 {

@@ -1,6 +1,7 @@
 package kafkasource
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -104,15 +105,15 @@ func topicName(t kmsg.OffsetCommitResponseTopic, positions checkpoint.SourceStat
 
 // mark is the metadata of a commit: `tidegate/1 <store uuid> <stream id> <unix ms>`, with a dash for what is empty.
 func (r *Reader) mark() string {
-	store := ""
-	if r.cfg.StoreID != nil {
-		store = r.cfg.StoreID()
-	}
-	dash := func(s string) string {
-		if s == "" {
-			return noStore
-		}
-		return s
-	}
-	return fmt.Sprintf("%s %s %s %d", ownerMark, dash(store), dash(r.cfg.StreamID), time.Now().UnixMilli())
+	return fmt.Sprintf("%s %s %s %d", ownerMark, r.storeID(), orDash(r.cfg.StreamID), time.Now().UnixMilli())
 }
+
+// storeID is the state store's uuid, or a dash.
+func (r *Reader) storeID() string {
+	if r.cfg.StoreID == nil {
+		return noStore
+	}
+	return orDash(r.cfg.StoreID())
+}
+
+func orDash(s string) string { return cmp.Or(s, noStore) }

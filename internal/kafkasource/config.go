@@ -48,6 +48,11 @@ type Config struct {
 	StreamID string
 	StoreID  func() string
 
+	// CheckGroup refuses a group that another application uses. CheckpointInterval is that of the checkpoints, 0 without,
+	// and SecondLook how long CheckGroup waits before it looks again, 0 for its own choice; both belong to it.
+	CheckGroup                     bool
+	CheckpointInterval, SecondLook time.Duration
+
 	// MaxBatch is how many records a batch holds at most.
 	MaxBatch int
 	// DiscoveryInterval is how often new partitions are looked for, 0 or less for never: then they are only warned of. A

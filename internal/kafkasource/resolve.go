@@ -71,6 +71,10 @@ func (r *Reader) subscribedTopics(ctx context.Context, c cluster, known []checkp
 // Resolve returns concrete positions: those of restored where there are any, else those of the start-up mode. The
 // coordinator writes them durably, with the set of partitions, before the first record is emitted (rule 2).
 func (r *Reader) Resolve(ctx context.Context, restored *checkpoint.SourceState) (checkpoint.SourceState, error) {
+	// Here the state store is open, so our own marks can be told from those of others.
+	if err := r.CheckGroup(ctx); err != nil {
+		return checkpoint.SourceState{}, err
+	}
 	p, err := r.plan(ctx, restored, offsets.Needs{})
 	if p != nil {
 		r.reportOutOfRange(p.outside, err)

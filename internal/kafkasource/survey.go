@@ -47,6 +47,9 @@ func (s *Survey) Verify(ctx context.Context, restored checkpoint.SourceState) er
 // Traces looks for an earlier run, as Reader.Traces does.
 func (s *Survey) Traces(ctx context.Context) (string, error) { return s.reader.Traces(ctx) }
 
+// CheckGroup refuses the consumer group, as Reader.CheckGroup does.
+func (s *Survey) CheckGroup(ctx context.Context) error { return s.reader.CheckGroup(ctx) }
+
 // Look returns what Resolve would make of restored, partition by partition in order, or its error.
 func (s *Survey) Look(ctx context.Context, restored *checkpoint.SourceState) ([]Outlook, error) {
 	p, err := s.reader.plan(ctx, restored, offsets.Needs{Earliest: true, Latest: true})

@@ -53,6 +53,7 @@ func parseConfig(conf *service.ParsedConfig) (config, error) {
 			},
 			Group:         group,
 			CommitOffsets: p.Bool(fieldCommitOffsets),
+			CheckGroup:    p.Bool(fieldCheckGroup),
 			Start:         startFromConfig(p, group, subscription, now),
 			Stop:          stopFromConfig(p, group, subscription, now),
 			Restore:       offsets.Restore{Policy: offsets.OnOutOfRange(p.Enum(fieldCheckpoint, fieldOnOutOfRange))},
@@ -71,6 +72,9 @@ func parseConfig(conf *service.ParsedConfig) (config, error) {
 	}
 	c.reader.Filter = filterFromConfig(p)
 	p.Join(c.reader.Share.Validate())
+	if c.reader.CheckGroup && strings.TrimSpace(group) == "" {
+		p.Fail([]string{fieldCheckGroup}, "it has no effect without group_id; set group_id, or remove it")
+	}
 	c.reader.DiscoveryInterval = discoveryFromConfig(p)
 	propertiesFromConfig(p, &c)
 	checkpointFromConfig(p, &c)
@@ -144,6 +148,7 @@ func checkpointFromConfig(p *benthosx.Parser, c *config) {
 
 		IgnoreMissingState: p.Bool(fieldStartup, fieldIgnoreState),
 	}
+	c.reader.CheckpointInterval = c.checkpoint.Interval
 	if c.checkpoint.MinPause > 0 && c.checkpoint.MaxConcurrent > 1 {
 		p.Fail(at(fieldMinPause), "it means one checkpoint at a time, and checkpoint.max_concurrent is %d", c.checkpoint.MaxConcurrent)
 	}

@@ -31,6 +31,7 @@ const (
 	fieldIsolationLevel = "isolation_level"
 	fieldMetadata       = "metadata"
 	fieldCommitOffsets  = "commit_offsets_on_checkpoint"
+	fieldCheckGroup     = "check_duplicated_group_id"
 
 	fieldHeaderMetadata  = "header_metadata"
 	fieldIncludePrefixes = "include_prefixes"

@@ -38,6 +38,9 @@ func spec() *service.ConfigSpec {
 				"How many processes share the partitions, each with its own `index`, its own checkpoints and, by the index, its own transactional ids. A whole number.").Advanced(),
 			benthosx.IntField(fieldIndex, fieldIndex, 0, 0,
 				"The number of this process among them, from 0 to `parallelism` - 1. Which partitions it reads follows Flink's rule: those of a topic go to the processes in turn, and the first one depends on the topic's name.").Advanced(),
+			benthosx.BoolField(fieldCheckGroup, fieldCheckGroup, false,
+				"Whether to refuse, at the start, a `group_id` that another application uses, true or false, as Flink's `scan.check.duplicated.group.id`: "+
+					"one with active members, or one to which another job of Tidegate's commits offsets of partitions that are read here.").Advanced(),
 			startupField(),
 			boundedField(),
 			headerFilterField(),
@@ -96,6 +99,9 @@ root = [
   },
   if $cp.exists("interval") && ($auto.exists("enabled") || $auto.exists("interval")) {
     "auto_commit and checkpoint.interval contradict each other: with checkpoints, positions are committed after each of them (commit_offsets_on_checkpoint); remove auto_commit, or checkpoint.interval to read without checkpoints"
+  },
+  if $group == "" && this.check_duplicated_group_id.or(false) == true {
+    "check_duplicated_group_id has no effect without group_id; set group_id, or remove it"
   },
   if !$cp.exists("interval") && $group == "" && $auto.exists("interval") {
     "auto_commit.interval has no effect without group_id: there is no consumer group to commit to; set group_id, or remove auto_commit"

@@ -131,6 +131,7 @@ func TestBadInput(t *testing.T) {
 		"auto commit with checkpoints":        {with("", "auto_commit: { enabled: false }"), "auto_commit and checkpoint.interval contradict each other", "auto_commit: it contradicts checkpoint.interval"},
 		"auto commit interval, checkpoints":   {with("", "auto_commit: { interval: 1s }"), "auto_commit and checkpoint.interval contradict each other", "auto_commit: it contradicts checkpoint.interval"},
 		"auto commit without a group":         {nobody("auto_commit: { enabled: true }"), "auto_commit.enabled is true, and there is no group_id", "auto_commit: there is no group_id"},
+		"a check of no group":                 {nobody("check_duplicated_group_id: true"), "check_duplicated_group_id has no effect without group_id", "check_duplicated_group_id: it has no effect without group_id"},
 		"auto commit interval, no group":      {nobody("auto_commit: { interval: 1s }"), "auto_commit.interval has no effect without group_id", "auto_commit: there is no group_id"},
 		"auto commit off, interval":           {solo("auto_commit: { enabled: false, interval: 1s }"), "auto_commit.interval has no effect with auto_commit.enabled: false", ""},
 		"auto commit in words":                {solo("auto_commit: { enabled: often }"), `auto_commit.enabled: "often" is neither true nor false`, "auto_commit.enabled: often is neither"},
@@ -256,6 +257,7 @@ bootstrap_servers: "a:1, b:2"
 topics: [ orders, users ]
 group_id: g
 client_id_prefix: mine
+check_duplicated_group_id: true
 startup: { mode: Earliest-Offset, offset_reset: latest, ignore_missing_state: true }
 bounded: { mode: latest-offset }
 discovery_interval: 30s
@@ -294,6 +296,8 @@ checkpoint:
 	require.Equal(t, offsets.EarliestOutOfRange, c.reader.Restore.Policy)
 	require.True(t, c.reader.ReadCommitted)
 	require.False(t, c.reader.CommitOffsets)
+	require.True(t, c.reader.CheckGroup)
+	require.Equal(t, time.Second, c.reader.CheckpointInterval)
 }
 
 func TestSubscriptionReachesTheConfig(t *testing.T) {

@@ -84,6 +84,9 @@ func lookAt(ctx context.Context, log *slog.Logger, job benthosx.Job, s benthosx.
 	if err != nil {
 		return r, err
 	}
+	if err := survey.CheckGroup(ctx); err != nil {
+		return r, err
+	}
 	all, err := survey.Look(ctx, from)
 	if err != nil {
 		return r, err
