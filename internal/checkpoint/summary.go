@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"fmt"
-	"log/slog"
 	"maps"
 	"runtime/metrics"
 	"slices"
@@ -118,8 +117,8 @@ func (s *Stream) introduce(seats []*Seat) []any {
 }
 
 // say logs a line that comes on purpose.
-func (s *Stream) say(level slog.Level, text string, attrs ...any) {
-	s.opts.Logger.Log(repeats.Always(s.ctx), level, text, attrs...)
+func (s *Stream) say(text string, attrs ...any) {
+	s.opts.Logger.InfoContext(repeats.Always(s.ctx), text, attrs...)
 }
 
 // announce says at the first attempt, in one line, what runs and from where, and at later ones that it runs again.
@@ -135,7 +134,7 @@ func (r *run) announce(attempt uint64) {
 	}
 	attrs := append(r.stream.introduce(seats), "store", r.store.Describe(), "restored", restored(r.restored),
 		"interval", r.cfg.Interval.String(), "mode", mode(&r.cfg), "attempt", attempt)
-	r.stream.say(slog.LevelInfo, "sources and sinks are running", attrs...)
+	r.stream.say("sources and sinks are running", attrs...)
 	r.warnOfWeakSinks(seats)
 }
 
@@ -145,7 +144,7 @@ func (r *run) announceLate(seat *Seat) {
 		return
 	}
 	r.announced[seat] = true
-	r.stream.say(slog.LevelInfo, "another input is running", "input", seat.about())
+	r.stream.say("another input is running", "input", seat.about())
 }
 
 // warnOfWeakSinks says what checkpoints that are exactly-once promise behind a sink that is not.
@@ -186,7 +185,7 @@ func (r *run) minute() {
 		"checkpoint_age", time.Since(g.settled).Round(time.Millisecond).String(),
 		"checkpoint_duration", g.duration.Round(time.Millisecond).String(),
 		"failovers", g.failovers, "attempt", r.m.attempt)
-	r.stream.say(slog.LevelInfo, "status", attrs...)
+	r.stream.say("status", attrs...)
 }
 
 // watcher is what a stream without checkpoints has in place of a run: it says how the stream fares.
@@ -209,7 +208,7 @@ func (s *Seat) Begun() {
 	if slices.ContainsFunc(s.build.seats, func(o *Seat) bool { return !o.begun }) {
 		return
 	}
-	st.say(slog.LevelInfo, "sources and sinks are running without checkpoints", st.introduce(s.build.seats)...)
+	st.say("sources and sinks are running without checkpoints", st.introduce(s.build.seats)...)
 	if st.watcher == nil {
 		st.watcher = &watcher{stop: make(chan struct{})}
 		st.watcher.watch(st)
@@ -229,7 +228,7 @@ func (w *watcher) watch(s *Stream) {
 				s.mu.Lock()
 				seats := slices.Clone(s.watched)
 				s.mu.Unlock()
-				s.say(slog.LevelInfo, "status", p.attrs(seats)...)
+				s.say("status", p.attrs(seats)...)
 			}
 		}
 	})

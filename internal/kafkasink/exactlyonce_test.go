@@ -67,7 +67,7 @@ func TestWriteWaitsForAFreeID(t *testing.T) {
 	require.Equal(t, []string{"a", "b"}, r.values(t))
 	require.Len(t, waits, 1, "there was an id")
 	require.NotNil(t, func() *checkpoint.Committable { r.write(t, tag(1), "c"); return r.barrier(t, -1) }())
-	r.Halt(t.Context())
+	require.NoError(t, r.Halt(t.Context()))
 	r.Start(tag(2), 0)
 	require.Len(t, waits, 1, "a restart ends the wait without an id that was waited for")
 }

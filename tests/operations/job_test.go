@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +60,14 @@ output:
     delivery_guarantee: exactly-once
     transactional_id_prefix: job
 `
+
+// refuse is the pipeline with records that are refused where a mapping says so: each refusal is a restart.
+func refuse(where string) string {
+	text := strings.Replace(pipeline, "mapping: root = content()",
+		`mapping: 'root = if `+where+` { throw("refused") } else { content() }'`, 1)
+	head, sink, _ := strings.Cut(text, "output:\n")
+	return head + "output:\n  reject_errored:\n" + regexp.MustCompile("(?m)^(.)").ReplaceAllString(sink, "  $1")
+}
 
 const root = `http: { address: "127.0.0.1:%d" }
 cache_resources:

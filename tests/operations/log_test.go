@@ -43,7 +43,7 @@ func TestWeakSinkBehindExactlyOnceCheckpointsIsWarnedOfOnce(t *testing.T) {
 
 // outage is for how long the brokers of TestOutageSaysFewLines are away. Lines are held back for 30 s at first, so a longer
 // one adds few: `TestWhatGoesOnIsSaidLessAndLessOftenWithTheNumberHeldBack` of internal/repeats has ten minutes.
-const outage = 15 * time.Second
+const outage = 10 * time.Second
 
 // TestOutageSaysFewLines kills three brokers under a job that runs: each of its ten clients dials each of them several
 // times a second.

@@ -3,7 +3,6 @@ package operations
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,13 +12,7 @@ import (
 // back to its last checkpoint is not until it runs again.
 func TestReadyOnceRecoveredAndNotWhileRestarting(t *testing.T) {
 	t.Parallel()
-	// Each value is refused once a second at most: each refusal is a restart.
-	refusing := strings.Replace(pipeline, "mapping: root = content()",
-		`mapping: 'root = if content().string().length() > 0 && count("seen") % 50 == 49 { throw("refused") } else { content() }'`, 1)
-	refusing = strings.Replace(refusing, "output:\n  kafka", "output:\n  reject_errored:\n   kafka", 1)
-	refusing = strings.ReplaceAll(refusing, "\n    bootstrap_servers: \"${BOOTSTRAP}\"\n    topic:", "\n     bootstrap_servers: \"${BOOTSTRAP}\"\n     topic:")
-	refusing = strings.Replace(refusing, "    delivery", "     delivery", 1)
-	refusing = strings.Replace(refusing, "    transactional", "     transactional", 1)
+	refusing := refuse(`count("ready") == 50`) // once: a job that is refused all the time is ready for moments
 	port := freePort(t)
 	j := run(t, fmt.Sprintf("127.0.0.1:%d", port), "in", "out", refusing)
 	j.becomes(http.StatusServiceUnavailable)
