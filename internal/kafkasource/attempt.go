@@ -36,7 +36,8 @@ type attempt struct {
 	// unread are splits of topics that are no longer subscribed: they stay in the state as they are.
 	unread []checkpoint.Split
 
-	// pending are fetched records that were not handed out yet, at most those of one poll.
+	// pending are fetched records that were not handed out yet: all that the client had at the last poll, so that it fetches
+	// the next while these are handed out.
 	pending  []chunk
 	inFlight int
 	// interrupt ends a poll under way; it does nothing when there is none.
@@ -113,7 +114,7 @@ func (r *Reader) newAttempt(tag checkpoint.Tag, from checkpoint.SourceState) *at
 	a := &attempt{
 		tag: tag, from: from, bounded: r.cfg.Stop.Bounded(), filter: r.cfg.Filter, onFiltered: r.cfg.Metrics.FilteredRecords,
 		byPart: make(map[string]map[int32]*split), interrupt: func() {},
-		ahead: newReadAhead(readAheadBytes),
+		ahead: newReadAhead(answerBytes),
 	}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	var read []checkpoint.Split
@@ -235,32 +236,47 @@ func (a *attempt) positions(of func(*split) checkpoint.Split) checkpoint.SourceS
 	return s
 }
 
-// emit hands out everything that is pending, and moves the positions. It returns nil where that holds no record.
-func (a *attempt) emit() *emitted {
+// emit hands out the first of what is pending, most records at most, and moves the positions. It returns nil where that
+// holds no record.
+func (a *attempt) emit(most int) *emitted {
 	n := 0
 	for _, c := range a.pending {
 		n += len(c.records)
 	}
-	e := &emitted{att: a, records: make([]*kgo.Record, 0, n)}
-	for _, c := range a.pending {
-		before := c.split.pos
-		had := len(e.records)
+	e := &emitted{att: a, records: make([]*kgo.Record, 0, min(n, most))}
+	for len(a.pending) > 0 && len(e.records) < most {
+		c := &a.pending[0]
+		some := c.records[:min(len(c.records), most-len(e.records))]
+		before, had := c.split.pos, len(e.records)
 		var filtered int64
-		e.records, filtered = c.split.take(e.records, c.records, a.filter)
+		e.records, filtered = c.split.take(e.records, some, a.filter)
 		if filtered > 0 && a.onFiltered != nil {
 			a.onFiltered(c.split.pos.Topic, filtered)
 		}
 		if len(e.records) > had {
-			e.before = append(e.before, moved{c.split, before})
-			c.split.unacked = append(c.split.unacked, unacked{e, before})
+			e.moves(c.split, before)
+		}
+		if c.records = c.records[len(some):]; len(c.records) == 0 {
+			a.pending = a.pending[1:]
 		}
 	}
-	a.pending = nil
+	if len(a.pending) == 0 {
+		a.pending = nil // what it was made of is not to stay
+	}
 	if len(e.records) == 0 {
 		return nil
 	}
 	a.inFlight++
 	return e
+}
+
+// moves notes where a split was before the batch; a split that the batch has moved twice was where it was at first.
+func (e *emitted) moves(s *split, before checkpoint.Split) {
+	if slices.ContainsFunc(e.before, func(m moved) bool { return m.split == s }) {
+		return
+	}
+	e.before = append(e.before, moved{s, before})
+	s.unacked = append(s.unacked, unacked{e, before})
 }
 
 // take appends to out what is to be emitted of records, and moves the position over the rest too (rule 11), also over

@@ -44,7 +44,7 @@ func (r *Reader) poll(ctx context.Context, a *attempt) {
 		fetchCtx, stopTimer = context.WithTimeout(fetchCtx, wait)
 		defer stopTimer()
 	}
-	fetches := client.PollRecords(fetchCtx, a.ahead.batch(r.cfg.MaxBatch))
+	fetches := client.PollFetches(fetchCtx)
 	a.ahead.settle()
 	fetches.EachError(func(topic string, partition int32, err error) {
 		if topic != "" && kafkaclient.Classify(err) != kafkaclient.ClassEnded {

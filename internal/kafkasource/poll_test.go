@@ -56,3 +56,41 @@ func TestErrorsOfAFetchAreNeverPassedOver(t *testing.T) {
 		})
 	}
 }
+
+// The client asks for more only when it holds nothing: what it has is taken from it at once, and handed out in batches.
+func TestWhatWasFetchedIsHandedOutInBatchesOfAtMostSoManyRecords(t *testing.T) {
+	b := fakeBroker(t, 2, "a")
+	values := make([]string, 25)
+	for i := range values {
+		values[i] = fmt.Sprint(i)
+	}
+	b.produce("a", 0, values...)
+	b.produce("a", 1, values...)
+	cfg := baseConfig(b.servers, "a")
+	cfg.MaxBatch = 10
+	s := newSource(t, cfg)
+	s.resolve(nil)
+	next := map[int32]int64{}
+	var batches []Batch
+	for n := 0; n < 50; {
+		batch := s.next()
+		require.LessOrEqual(t, len(batch.Records), 10)
+		for _, r := range batch.Records {
+			require.Equal(t, next[r.Partition], r.Offset)
+			next[r.Partition]++
+		}
+		n += len(batch.Records)
+		batches = append(batches, batch)
+	}
+	require.Equal(t, map[int32]int64{0: 25, 1: 25}, next)
+	// The prefix that is acknowledged grows by whole batches, also where one holds the end of a partition and the beginning
+	// of the other.
+	s.mu.Lock()
+	acked := s.att.ackedState()
+	s.mu.Unlock()
+	require.Equal(t, []int64{0, 0}, offsetsOf(acked))
+	for _, batch := range batches {
+		batch.Ack(t.Context(), nil)
+	}
+	require.Equal(t, []int64{25, 25}, offsetsOf(s.pause()))
+}

@@ -15,9 +15,12 @@ const (
 	// The last batch that was handed out may hold on to as much again, and the collector lets a heap grow to three times
 	// what is live: 16 MB here are up to 100 MB of a process, and more of one that writes large records.
 	readAheadBytes = 16 << 20
+	// answerBytes is the part of it that the client's answers may take; as much again is what was taken from it before, and
+	// is handed out while it asks for more.
+	answerBytes = readAheadBytes / 2
 	// fetchMaxBytes and fetchMaxPartitionBytes are the most that one broker is asked for, unless the config sets others. An
 	// answer that is not compressed is one piece of memory, which its last record holds on to.
-	fetchMaxBytes          = 8 << 20
+	fetchMaxBytes          = 4 << 20
 	fetchMaxPartitionBytes = 1 << 20
 	// firstFetchBytes is asked for as long as nobody knows what records take unpacked, minFetchBytes is the least.
 	// It is no size that anybody sets.

@@ -194,7 +194,7 @@ func (r *Reader) Next(ctx context.Context) (Batch, error) {
 			r.mu.Unlock()
 			r.seat.Fatal(a.buildErr)
 		case len(a.pending) > 0:
-			e := a.emit()
+			e := a.emit(a.ahead.batch(r.cfg.MaxBatch))
 			if e != nil {
 				r.last, r.taken = e, false
 			}
