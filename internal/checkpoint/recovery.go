@@ -238,6 +238,12 @@ func (m *Machine) onResolved(ev Resolved) {
 // enterInitIDs follows the record that no longer holds what was settled: only now may ids be initialised (rule 6).
 func (m *Machine) enterInitIDs() {
 	m.phase = phaseInitIDs
+	if slices.ContainsFunc(m.sources, func(s source) bool { return s.state.Publish }) {
+		// The positions are durable, and no transaction is left to be committed (rule 1). As in Flink, whose first checkpoint
+		// commits starts that are numbers, the group shows where a job stands that waits for its first record; and where the
+		// store is lost then, the next start is refused instead of passing over what came in between.
+		m.do(CommitOffsets{Checkpoint: m.nextCheckpoint - 1, Positions: m.positions})
+	}
 	for i := range m.sinks {
 		s := &m.sinks[i]
 		if !s.transactional() && len(s.recorded) == 0 {

@@ -89,6 +89,7 @@ func (r *Reader) Resolve(ctx context.Context, restored *checkpoint.SourceState) 
 	r.noteGone(p.vanished)
 	slices.SortFunc(state.Splits, checkpoint.CompareSplits)
 	state.Finished = r.cfg.Stop.Bounded() && r.allAtStop(state.Splits)
+	state.Publish = restored == nil && p.resolvedForGood()
 	if len(p.unsubscribed) > 0 {
 		r.log.Warn("the checkpoint has positions of topics that are no longer in topics: they are kept and not read",
 			"partitions", splits.Format(p.unsubscribed))
@@ -206,6 +207,17 @@ func newPlan(cfg Config, topics []splits.Topic) *plan {
 		p.ids[t.Name] = t.ID
 	}
 	return p
+}
+
+// resolvedForGood tells whether there are positions that another resolution might not give again.
+func (p *plan) resolvedForGood() bool {
+	for _, origin := range p.origins {
+		switch origin {
+		case offsets.FromLatest, offsets.FromTimestamp, offsets.FromTimestampEnd, offsets.FromSpecific, offsets.FromResetLatest:
+			return true
+		}
+	}
+	return false
 }
 
 func (p *plan) split(at splits.Partition, from offsets.Resolved, stop int64) checkpoint.Split {
