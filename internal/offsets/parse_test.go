@@ -146,6 +146,7 @@ func TestParseSpecificMap(t *testing.T) {
 		"half an offset":       {m{"orders": m{"0": 1.5}}, both, nil, "1.5 is not an offset"},
 		"a list for an offset": {m{"0": []any{1}}, both[:1], nil, "is not an offset"},
 		"empty":                {m{}, both, nil, "it is empty"},
+		"an empty topic":       {m{"orders": m{}}, both, nil, "orders: it is empty; name at least one partition with its offset"},
 		"a list":               {[]any{1}, both, nil, "neither a string (partition:0,offset:42;partition:1,offset:300) nor a map"},
 	} {
 		t.Run(name, func(t *testing.T) {

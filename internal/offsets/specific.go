@@ -171,6 +171,9 @@ func parseSpecificMap(v map[string]any, topics []string) (Specific, error) {
 			errs = append(errs, fmt.Errorf("%s: it is not one of the topics that are read: %s", key, strings.Join(topics, ", ")))
 			continue
 		}
+		if len(nested) == 0 {
+			errs = append(errs, fmt.Errorf("%s: it is empty; name at least one partition with its offset", key))
+		}
 		for _, partition := range slices.Sorted(maps.Keys(nested)) {
 			errs = append(errs, out.add(key, partition, nested[partition]))
 		}

@@ -82,10 +82,14 @@ let wrong = if this.type() == "object" {
   this.values().map_each(v -> if v.type() == "object" { v.values() } else { [ v ] }).flatten().filter(v -> v.type() != "unknown" && !$words.contains(v.string().trim().lowercase()) && !v.string().trim().re_match("^([0-9]+|-[123])$"))
 } else { [] }
 root = if this.type() == "string" {
-  if !this.re_match("^partition:[0-9]+,offset:([0-9]+|-[123]),*(;partition:[0-9]+,offset:([0-9]+|-[123]),*)*;*$") {
+  if !this.re_match("^partition:[+]?[0-9]+,offset:[+-]?[0-9]+,*(;partition:[+]?[0-9]+,offset:[+-]?[0-9]+,*)*;*$") {
     "` + of + `.specific_offsets: %v is not of the form partition:0,offset:42;partition:1,offset:300, without blanks".format(this.quote())
+  } else if this.re_match("offset:-0*([4-9]|[1-9][0-9]+)(,|;|$)") {
+    "` + of + `.specific_offsets: in %v an offset is negative; an offset is 0 or more, or a marker: -1 for latest-offset, -2 for earliest-offset, -3 for group-offsets".format(this.quote())
   }
-} else if !["object", "unknown"].contains(this.type()) || (this.type() == "object" && this.length().catch(1) == 0) {
+} else if this.type() == "object" && this.length().catch(1) == 0 {
+  "` + of + `.specific_offsets is empty; name at least one partition with its offset"
+} else if !["object", "unknown"].contains(this.type()) {
   "` + of + `.specific_offsets: %v is neither a string (partition:0,offset:42;partition:1,offset:300) nor a map ({ orders: { 0: 42 } })".format(this.string())
 } else if $wrong.length() > 0 {
   "` + of + `.specific_offsets: %v is not an offset; write a whole number, or one of %v".format($wrong.index(0).string(), $words.join(", "))
