@@ -66,7 +66,8 @@ var rooms = []room{
 }
 
 // support is what tests of every room but the cores may import, wherever it stands.
-var support = []string{"tests/realkafka", "tests/kafkaproxy", "tests/binary", "tests/leak", "internal/devbroker"}
+var support = []string{"tests/realkafka", "tests/kafkaproxy", "tests/binary", "tests/leak", "tests/topics", "tests/streams",
+	"internal/devbroker"}
 
 // pkg is a package as the rules see it.
 type pkg struct {

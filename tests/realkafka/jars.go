@@ -28,11 +28,11 @@ type java struct {
 
 // findJava finds Java and fetches the jars, once per process. Its error says what is missing.
 var findJava = sync.OnceValues(func() (java, error) {
-	binary, err := javaBinary()
+	binary, err := JavaBinary()
 	if err != nil {
 		return java{}, err
 	}
-	libs, err := jars(context.Background())
+	libs, err := Jars(context.Background(), "kafka-"+Version, pom)
 	if err != nil {
 		return java{}, err
 	}
@@ -41,7 +41,8 @@ var findJava = sync.OnceValues(func() (java, error) {
 
 var javaVersion = regexp.MustCompile(`version "(\d+)`)
 
-func javaBinary() (string, error) {
+// JavaBinary finds the program java of Java 17 or later.
+func JavaBinary() (string, error) {
 	binary := "java"
 	if home := os.Getenv("JAVA_HOME"); home != "" {
 		binary = filepath.Join(home, "bin", "java")
@@ -64,14 +65,15 @@ func javaBinary() (string, error) {
 	return path, nil
 }
 
-// jars returns the folder with Kafka's jars. Several test processes may get here at once: one fetches while the
-// others wait at the lock, and the folder appears under its name only when it is complete.
-func jars(ctx context.Context) (string, error) {
+// Jars returns the folder with the jars that a pom.xml asks for, of the name given, in the user's cache. Several test
+// processes may get here at once: one fetches while the others wait at the lock, and the folder appears under its name
+// only when it is complete.
+func Jars(ctx context.Context, name string, pom []byte) (string, error) {
 	cache, err := cacheDir("")
 	if err != nil {
 		return "", err
 	}
-	final := filepath.Join(cache, "kafka-"+Version)
+	final := filepath.Join(cache, name)
 	if complete(final) {
 		return final, nil
 	}
@@ -83,17 +85,17 @@ func jars(ctx context.Context) (string, error) {
 	if complete(final) {
 		return final, nil
 	}
-	work, err := os.MkdirTemp(cache, "kafka-"+Version+".part-")
+	work, err := os.MkdirTemp(cache, name+".part-")
 	if err != nil {
-		return "", fmt.Errorf("creating a folder for Kafka's jars: %w", err)
+		return "", fmt.Errorf("creating a folder for the jars of %s: %w", name, err)
 	}
 	defer func() { _ = os.RemoveAll(work) }()
 	libs := filepath.Join(work, "libs")
-	if err := fetchJars(ctx, work, libs); err != nil {
+	if err := fetchJars(ctx, name, pom, work, libs); err != nil {
 		return "", err
 	}
 	if err := os.Rename(libs, final); err != nil {
-		return "", fmt.Errorf("moving Kafka's jars into the cache: %w", err)
+		return "", fmt.Errorf("moving the jars of %s into the cache: %w", name, err)
 	}
 	return final, nil
 }
@@ -104,10 +106,10 @@ func complete(dir string) bool {
 	return err == nil
 }
 
-func fetchJars(ctx context.Context, work, libs string) error {
+func fetchJars(ctx context.Context, name string, pom []byte, work, libs string) error {
 	mvn, err := exec.LookPath("mvn")
 	if err != nil {
-		return fmt.Errorf("finding Maven, which fetches Apache Kafka %s: %w", Version, err)
+		return fmt.Errorf("finding Maven, which fetches %s: %w", name, err)
 	}
 	pomFile := filepath.Join(work, "pom.xml")
 	if err := os.WriteFile(pomFile, pom, 0o644); err != nil {
@@ -122,7 +124,7 @@ func fetchJars(ctx context.Context, work, libs string) error {
 		if err == nil {
 			return nil
 		}
-		errs = append(errs, fmt.Errorf("fetching Apache Kafka %s by Maven: %w\n%s", Version, err, out))
+		errs = append(errs, fmt.Errorf("fetching %s by Maven: %w\n%s", name, err, out))
 	}
 	return errors.Join(errs...)
 }
