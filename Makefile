@@ -65,6 +65,11 @@ soak: build ## Let jobs of many kinds suffer for long and stay small: SECONDS=90
 	TIDEGATE_CONNECT=$(CURDIR)/$(CONNECT) go test -count=1 -v -timeout 0 ./tests/crash -crash.seed=$(or $(SEED),0) -parallel 6 \
 		$(if $(filter backlog,$(SCENARIO)),-run '^TestBacklogTakesLittleMemory$$' -crash.backlog=$(or $(SECONDS),180)s,-run '^TestSoakStaysFlatAndLosesNothing$$' -crash.soak=$(or $(SECONDS),900)s)
 
+.PHONY: parity
+parity: build ## Ask Apache Flink again what tests/parity has it say, and print the table: ONLY=part of a name, UPDATE=1 to write its answers down
+	TIDEGATE_CONNECT=$(CURDIR)/$(CONNECT) go test -count=1 -v -timeout 60m ./tests/parity \
+		-parity.flink $(if $(UPDATE),-parity.update) -parity.only '$(ONLY)'
+
 .PHONY: test-model
 test-model: ## Visit every interleaving of the coordinator, in the large models too
 	go test -count=1 -v -timeout 0 -run '^TestNoInterleaving|^TestEachBrokenRule' ./internal/checkpoint -model.full
