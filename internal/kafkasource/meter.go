@@ -2,6 +2,7 @@ package kafkasource
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidegate/tidegate/internal/checkpoint"
+	"github.com/tidegate/tidegate/internal/kafkaclient"
 	"github.com/tidegate/tidegate/internal/splits"
 )
 
@@ -57,6 +59,8 @@ type meter struct {
 type metered struct {
 	Progress
 	stop int64
+	// stale is set where the end that the last fetch told is too old to be shown.
+	stale bool
 	// read is set where the attempt under way, or the last one, reads the partition.
 	read bool
 }
@@ -126,7 +130,7 @@ func (m *meter) follow(all []metered, at []splits.Partition) {
 	for i, now := range all {
 		p := m.of(at[i])
 		p.Position, p.stop, p.read = now.Position, now.stop, true
-		if now.End != unknown {
+		if now.End != unknown && !p.stale {
 			p.End = now.End
 		}
 	}
@@ -137,7 +141,17 @@ func (m *meter) ended(ends map[splits.Partition]int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for at, end := range ends {
-		m.of(at).End = end
+		p := m.of(at)
+		p.End, p.stale = end, false
+	}
+}
+
+// forgetEnds takes back what nobody can confirm any more.
+func (m *meter) forgetEnds() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.parts {
+		p.End, p.stale = unknown, true
 	}
 }
 
@@ -242,12 +256,31 @@ func (r *Reader) measure() {
 	defer tick.Stop()
 	for {
 		r.askEnds()
-		r.setSilent(r.ear.silence() >= r.cfg.LostAfter)
+		silent := r.ear.silence() >= r.cfg.LostAfter
+		r.setSilent(silent)
+		if silent {
+			r.meter.forgetEnds()
+			r.askWhy()
+		}
 		select {
 		case <-tick.C:
 		case <-r.stopped.Done():
 			return
 		}
+	}
+}
+
+// whyTimeout bounds the question why nobody answers.
+const whyTimeout = 10 * time.Second
+
+// askWhy ends the stream where brokers are there and refuse the connection that they took before, as after a change of the
+// password: they will refuse it again (rule 13), and nothing but this question says so, since the clients try for ever.
+func (r *Reader) askWhy() {
+	ctx, cancel := context.WithTimeout(r.stopped, whyTimeout)
+	defer cancel()
+	if _, err := kafkaclient.Ping(ctx, r.admin, r.cluster().quiet().log); kafkaclient.Final(err) {
+		r.seat.Fatal(fmt.Errorf("source %s: no broker has answered for %v, and they refuse a new connection: %w", r.cfg.Key,
+			r.cfg.LostAfter, err))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidegate/tidegate/internal/checkpoint"
 )
@@ -56,7 +57,11 @@ type ear struct {
 var _ kgo.HookBrokerRead = (*ear)(nil)
 
 // OnBrokerRead is called by the clients.
-func (e *ear) OnBrokerRead(_ kgo.BrokerMetadata, _ int16, _ int, _, _ time.Duration, err error) {
+func (e *ear) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
+	switch kmsg.Key(key) {
+	case kmsg.ApiVersions, kmsg.SASLHandshake, kmsg.SASLAuthenticate:
+		return // a broker that lets nobody in says that much
+	}
 	if err == nil {
 		e.last.Store(int64(time.Since(e.born)))
 	}

@@ -7,12 +7,16 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidegate/tidegate/internal/checkpoint"
+	"github.com/tidegate/tidegate/internal/kafkaclient"
 	"github.com/tidegate/tidegate/internal/offsets"
 	"github.com/tidegate/tidegate/internal/splits"
+	"github.com/tidegate/tidegate/tests/kafkaproxy"
 )
 
 // quiet is a source of single-record batches of topic "a" whose brokers are silent when the test says so: nothing measures
@@ -206,6 +210,48 @@ func TestSourceIsNotReadyWhileNoBrokerAnswers(t *testing.T) {
 	}, patience, 10*time.Millisecond)
 	require.Contains(t, s.log.String(), "no broker has answered for a while")
 }
+
+// A password that is changed while the source runs is found out when a connection has to be made anew, and then by nobody:
+// the clients try for ever.
+func TestBrokersThatLetTheSourceInNoMoreEndIt(t *testing.T) {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "a"), kfake.EnableSASL(), kfake.Superuser("PLAIN", "u", "p"))
+	require.NoError(t, err)
+	defer cluster.Close()
+	proxy, err := kafkaproxy.New(cluster.ListenAddrs())
+	require.NoError(t, err)
+	defer proxy.Close()
+	cfg := baseConfig(proxy.Bootstrap(), "a")
+	cfg.Connection.Security.SASL = []kafkaclient.SASL{{Mechanism: "PLAIN", Username: "u", Password: kafkaclient.NewSecret("p")}}
+	cfg.EndInterval, cfg.LostAfter = 50*time.Millisecond, 2*time.Second
+	lags := make(chan int64, 1000)
+	cfg.Metrics.Partitions = lagsTo(lags)
+	s := newSource(t, cfg)
+	s.resolve(nil)
+	require.NoError(t, s.AwaitReady(t.Context()))
+	require.Eventually(t, func() bool { return <-lags == 0 }, patience, time.Millisecond)
+
+	cluster.ControlKey(int16(kmsg.SASLAuthenticate), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		resp := req.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+		resp.ErrorCode = kerr.SaslAuthenticationFailed.Code
+		return resp, nil, true
+	})
+	proxy.Sever(true)
+	proxy.Sever(false)
+	require.ErrorContains(t, receive(t, s.seat.fatal, "the end"), "no broker has answered for 2s, and they refuse a new connection")
+	require.Eventually(t, func() bool { return <-lags == unknown }, patience, time.Millisecond, "nobody knows how far it is behind")
+}
+
+// lagsTo takes the lag of each partition as it is shown.
+type lagsTo chan int64
+
+func (l lagsTo) Show(_ string, _ int32, p Progress) {
+	select {
+	case l <- p.Lag:
+	default:
+	}
+}
+func (lagsTo) Forget(string, int32) {}
 
 // TestAnswersToFetchesCountAsHeard: questions for the ends of the log alone are no sign of an outage.
 func TestAnswersToFetchesCountAsHeard(t *testing.T) {

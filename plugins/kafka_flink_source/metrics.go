@@ -50,12 +50,14 @@ func newPartitions(m *service.Metrics) *partitions {
 	}
 }
 
-// Show sets what is known: a gauge that is not known yet is not there.
+// Show sets what is known: a gauge that is not known, or not any more, is not there.
 func (p *partitions) Show(topic string, partition int32, now kafkasource.Progress) {
 	number := strconv.Itoa(int(partition))
 	set := func(g *service.MetricGauge, v int64) {
 		if v >= 0 {
 			g.Set(v, topic, number)
+		} else {
+			benthosx.ForgetGauge(g, topic, number)
 		}
 	}
 	set(p.position, now.Position)
