@@ -96,6 +96,9 @@ func reads() []read {
 		{"G4", "all listed, none", pair, "", at(m{"0": 1, "1": 3}, "none"), map[string]string{"pair-0": "1-2"}, ""},
 		{"G5", "one unlisted, committed, none", pair, "committed", at(m{"0": 1}, "none"), nil, "no offset is listed for partitions"},
 		{"G15", "a start in the future", pair, "", between(m{"mode": "timestamp", "timestamp": 32503680000000}, toEnd), nil, "is in the future"},
+		{"G20", "auto.offset.reset with earliest", pair, "", func(string) m {
+			return m{"startup": fromStart, "bounded": toEnd, "properties": m{"auto.offset.reset": "none"}}
+		}, nil, "startup.offset_reset"},
 		{"G22", "not committed", pair, "none", between(fromStart, m{"mode": "group-offsets"}), nil, "none\" has no committed offset for"},
 		{"G23b", "start", []string{"pair", "gaps"}, "", between(m{"mode": "specific-offsets", "specific_offsets": "partition:0,offset:1"}, toEnd), nil, "names no topic"},
 		{"G23b", "stop", []string{"pair", "gaps"}, "", between(fromStart, m{"mode": "specific-offsets", "specific_offsets": "partition:0,offset:1"}), nil, "names no topic"},
