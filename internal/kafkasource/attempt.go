@@ -38,7 +38,9 @@ type attempt struct {
 
 	// pending are fetched records that were not handed out yet: all that the client had at the last poll, so that it fetches
 	// the next while these are handed out.
-	pending  []chunk
+	pending []chunk
+	// outside are partitions whose position the broker does not have.
+	outside  []splits.Partition
 	inFlight int
 	// interrupt ends a poll under way; it does nothing when there is none.
 	interrupt context.CancelFunc

@@ -73,13 +73,16 @@ type fetchError struct {
 	pos       checkpoint.Split
 }
 
-// accept takes the records of a poll for the next emit, and returns its errors.
+// accept takes the records of a poll for the next emit, and returns its errors, but for positions out of range.
 func (a *attempt) accept(fetches kgo.Fetches, readCommitted bool) (failed []fetchError) {
 	for _, f := range fetches {
 		for _, t := range f.Topics {
 			for i := range t.Partitions {
 				fe := a.acceptPartition(t, &t.Partitions[i], readCommitted)
-				if fe.err != nil && fe.counts() {
+				switch {
+				case errors.Is(fe.err, kerr.OffsetOutOfRange):
+					a.outside = append(a.outside, splits.Partition{Topic: fe.topic, Partition: fe.partition})
+				case fe.err != nil && fe.counts():
 					failed = append(failed, fe)
 				}
 			}
@@ -139,20 +142,11 @@ func (r *Reader) reportFetchErrors(ctx context.Context, a *attempt, failed []fet
 		at := splits.Partition{Topic: f.topic, Partition: f.partition}
 		dataLoss, isDataLoss := errors.AsType[*kgo.ErrDataLoss](f.err)
 		switch {
-		case errors.Is(f.err, kerr.OffsetOutOfRange):
-			// A new attempt would begin at the same position, or an earlier one. Nothing is skipped unless the config
-			// says so, and that is asked when the source starts.
-			r.seat.Fatal(&offsets.OutOfRangeError{
-				Of:         "a position that is being read is",
-				WayOut:     r.wayOutOfRange(),
-				Partitions: []offsets.OutOfRange{r.outOfRange(ctx, at, f.pos.Offset)},
-			})
-			return
 		case isDataLoss:
 			r.seat.Fatal(&offsets.OutOfRangeError{
 				Of: "a position that is being read is",
 				WayOut: "records that were read before are gone from the topic, by an unclean leader election as a rule; " +
-					r.wayOutOfRange(),
+					r.wayOutOfRange(offsets.OutOfRange{}),
 				Partitions: []offsets.OutOfRange{{Partition: at, Offset: dataLoss.ConsumedTo, End: dataLoss.ResetTo}},
 			})
 			return
@@ -168,31 +162,6 @@ func (r *Reader) reportFetchErrors(ctx context.Context, a *attempt, failed []fet
 			r.seat.Failed(a.tag, fmt.Errorf("fetching %v at offset %d: %w", at, f.pos.Offset, kafkaclient.WithCause(f.err)))
 		}
 	}
-}
-
-// rangeTimeout bounds the question for a log's range, whose answer only makes an error's text better.
-const rangeTimeout = 5 * time.Second
-
-// outOfRange adds the log's range, which the answer to a fetch out of range does not hold.
-func (r *Reader) outOfRange(ctx context.Context, at splits.Partition, offset int64) offsets.OutOfRange {
-	ctx, cancel := context.WithTimeout(ctx, rangeTimeout)
-	defer cancel()
-	out := offsets.OutOfRange{Partition: at, Offset: offset, Start: -1, End: -1}
-	answers, err := offsets.Fetch(ctx, r.cluster(), offsets.Needs{Earliest: true, Latest: true}, []splits.Partition{at})
-	if err == nil {
-		out.Start, out.End = answers.Earliest[at].Offset, answers.Latest[at].Offset
-	}
-	return out
-}
-
-// wayOutOfRange says what a restart does with a position that the log does not have.
-func (r *Reader) wayOutOfRange() string {
-	if r.solo {
-		return "start again: startup.mode says where; with group-offsets startup.offset_reset says whether the source fails " +
-			"(none) or reads on from the first record that is left (earliest) or from the end (latest)"
-	}
-	return "start again: checkpoint.on_restore_out_of_range says then whether the source fails (fail) or reads on from the " +
-		"first record that is left (earliest)"
 }
 
 // isTooLarge tells whether a batch is larger, unpacked, than the client takes: it will be so the next time.

@@ -26,7 +26,7 @@ func TestErrorsOfAFetchAreNeverPassedOver(t *testing.T) {
 		"the client tries again":      {"a", kerr.NotLeaderForPartition, passed, ""},
 		"connection lost":             {"a", io.EOF, passed, ""},
 		"no ACL":                      {"a", kerr.TopicAuthorizationFailed, fatal, "grant the operation Read on a topic that is read"},
-		"out of range":                {"a", kerr.OffsetOutOfRange, fatal, "checkpoint.on_restore_out_of_range"},
+		"out of range, for a moment":  {"a", kerr.OffsetOutOfRange, failed, "fetching a-0 at offset 0: OFFSET_OUT_OF_RANGE"},
 		"log cut":                     {"a", &kgo.ErrDataLoss{Topic: "a", ConsumedTo: 9, ResetTo: 4}, fatal, "a-0 at 9, log ends at 4"},
 		"batch too large":             {"a", &kgo.ErrDecompressTooLarge{Topic: "a"}, fatal, "fetching a-0"},
 		"topic id unknown, but there": {"a", kerr.UnknownTopicID, failed, "UNKNOWN_TOPIC_ID"},
@@ -39,8 +39,10 @@ func TestErrorsOfAFetchAreNeverPassedOver(t *testing.T) {
 			s.mu.Lock()
 			a := s.att
 			errs := a.accept(kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: tc.topic, Partitions: []kgo.FetchPartition{{Err: tc.err}}}}}}, false)
+			outside := a.outside
 			s.mu.Unlock()
 			s.reportFetchErrors(t.Context(), a, errs)
+			s.stepOver(t.Context(), a, outside)
 			switch tc.want {
 			case passed:
 				require.Empty(t, errs)

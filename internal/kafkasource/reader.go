@@ -203,6 +203,11 @@ func (r *Reader) Next(ctx context.Context) (Batch, error) {
 				r.meter.emitted(e.records)
 				return Batch{Records: e.records, Tag: a.tag, Ack: func(ctx context.Context, err error) { r.ack(ctx, e, err) }}, nil
 			}
+		case len(a.outside) > 0: // all that was fetched before is emitted
+			outside := a.outside
+			a.outside = nil
+			r.mu.Unlock()
+			r.stepOver(ctx, a, outside)
 		case a.atEnd():
 			a.endReported = true
 			r.mu.Unlock()

@@ -199,10 +199,10 @@ func checkpointField() *service.ConfigField {
 		benthosx.BoolField(path(fieldAllowNonRestored), fieldAllowNonRestored, false,
 			"Whether to start although the newest checkpoint holds state of components that are no longer in the config, true or false. Transactions of outputs that are gone are dropped, and counted as lost; an input under a new label begins by its start-up mode.").Advanced(),
 		benthosx.EnumField("checkpoint.on_restore_out_of_range", fieldOnOutOfRange, map[string]string{
-			string(offsets.FailOutOfRange):     "The start-up fails and names the partitions.",
+			string(offsets.FailOutOfRange):     "The start-up fails, or the process ends, and names the partitions.",
 			string(offsets.EarliestOutOfRange): "Such a partition is read from its first record. What retention deleted unread is lost; that is counted and logged.",
 		}).Default(string(offsets.FailOutOfRange)).
-			Description("What happens when a partition no longer has the position of the checkpoint. `startup.offset_reset` never applies to it.").Advanced(),
+			Description("What happens when a partition no longer has the position of the checkpoint, or while running the one that is to be read next. `startup.offset_reset` never applies to it.").Advanced(),
 	).Description("Checkpoints: the positions from which a restarted or failed stream goes on, together with the transactions of the sink.")
 }
 
