@@ -22,8 +22,11 @@ type configFile struct {
 var errReloaded = errors.New("the config was reloaded (-w), and what stands around a checkpointed source now cannot be " +
 	"checked, since the file's name is not known: name it on the command line, as in `connect run -w job.yaml`")
 
-// noteFile notes the file that a command runs.
+// noteFile notes the file that a command runs. It comes before Benthos reads it.
 func noteFile(c *cli.Context) error {
+	if err := checkSecrets(c); err != nil {
+		return err
+	}
 	path := c.String("config")
 	if c.Command.Name == "run" && c.Args().Present() {
 		path = c.Args().First()
