@@ -53,7 +53,7 @@ func tlsField(side kafkaclient.Side) *service.ConfigField {
 			service.NewStringField("key").Default("").Secret().Description("The private key, in PEM."),
 			service.NewStringField("cert_file").Default("").Description("A file with the certificate."),
 			service.NewStringField("key_file").Default("").Description("A file with the private key."),
-			service.NewStringField("password").Default("").Secret().Example("${KEY_PASSWORD}").Description("Opens an encrypted private key."),
+			service.NewStringField("password").Default("").Secret().Description("Opens an encrypted private key. In quotes, `\"${KEY_PASSWORD}\"`."),
 		).Default([]any{}).Example([]any{map[string]any{"cert_file": "./client.pem", "key_file": "./client.key"}}).
 			Description("Certificates that the client shows to brokers that ask for one (mutual TLS). Either `cert` and `key`, or `cert_file` and `key_file`."),
 	).Description("Encrypted connections, as elsewhere in Benthos.").Advanced().LintRule(lintRule(checkTLS, side))
@@ -64,10 +64,11 @@ func saslField(side kafkaclient.Side) *service.ConfigField {
 		service.NewStringField("mechanism").
 			Description("PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; `none` for an entry that is to have no effect."),
 		service.NewStringField("username").Default("").Description("The user name."),
-		service.NewStringField("password").Default("").Secret().Example("${KAFKA_PASSWORD}").Description("The password."),
+		service.NewStringField("password").Default("").Secret().
+			// No example: Benthos prints one without quotes, and the variable is pasted as YAML text.
+			Description("The password, in quotes, `\"${KAFKA_PASSWORD}\"`: the variable is pasted as YAML text."),
 	).Default([]any{}).Advanced().
-		Example([]any{map[string]any{"mechanism": "SCRAM-SHA-512", "username": "orders", "password": "${KAFKA_PASSWORD}"}}).
-		Description("How the client logs in. A list, as elsewhere, with one entry.").
+		Description("How the client logs in. A list, as elsewhere, with one entry: `sasl: [ { mechanism: SCRAM-SHA-512, username: orders, password: \"${KAFKA_PASSWORD}\" } ]`.").
 		LintRule(lintRule(checkSASL, side))
 }
 

@@ -91,12 +91,14 @@ func (c check) errors(side kafkaclient.Side, v any) []error {
 		_, errs := tlsOf(v)
 		return errs
 	case checkSASL:
-		// Benthos calls a list's rule for each of its entries too.
-		if _, isList := v.([]any); !isList {
-			return nil
+		switch v := v.(type) {
+		case []any:
+			_, errs := saslOf(v)
+			return errs
+		case map[string]any: // Benthos calls a list's rule for each of its entries too
+			return misspeltLogin(v)
 		}
-		_, errs := saslOf(v)
-		return errs
+		return nil
 	case checkProperties:
 		given, ok := v.(map[string]any)
 		if !ok {
@@ -150,15 +152,23 @@ func bootstrapServers(value any) ([]string, error) {
 		for _, e := range v {
 			s, ok := e.(string)
 			if !ok {
-				return nil, fmt.Errorf("%s: %v is not a host:port string", fieldBootstrapServers, e)
+				return nil, fmt.Errorf("%s: %s is not a host:port string", fieldBootstrapServers, shown(e))
 			}
 			entries = append(entries, s)
 		}
 	default:
-		return nil, fmt.Errorf("%s: %v is neither a list of host:port strings nor one comma-separated string",
-			fieldBootstrapServers, value)
+		return nil, fmt.Errorf("%s: %s is neither a list of host:port strings nor one comma-separated string",
+			fieldBootstrapServers, shown(value))
 	}
 	return kafkaclient.ParseBootstrapServers(entries...)
+}
+
+// shown is a value of the wrong type for a message: what may be credentials is not shown (rule 13).
+func shown(value any) string {
+	if text := fmt.Sprint(value); !strings.Contains(text, "@") {
+		return text
+	}
+	return "an entry with an @ in it"
 }
 
 // object reads the fields of a raw object; what has another type than it should Benthos's own lints name.
@@ -242,6 +252,21 @@ func clientCert(path string, o object) (kafkaclient.ClientCert, error) {
 		return c, fmt.Errorf("%s: cert_file and key_file go together; one of them is empty", path)
 	}
 	return c, nil
+}
+
+// misspeltLogin names what an unknown field of an entry of sasl was likely meant to be. That it is unknown Benthos says.
+func misspeltLogin(entry map[string]any) (errs []error) {
+	for _, name := range slices.Sorted(maps.Keys(entry)) {
+		meant := map[string]string{
+			"user": "username", "user_name": "username", "userName": "username", "login": "username",
+			"pass": "password", "passwd": "password", "secret": "password",
+			"mechanisms": "mechanism", "type": "mechanism",
+		}[name]
+		if meant != "" {
+			errs = append(errs, fmt.Errorf("sasl: there is no field %s; did you mean %s?", name, meant))
+		}
+	}
+	return errs
 }
 
 func saslOf(value any) ([]kafkaclient.SASL, []error) {

@@ -1,6 +1,7 @@
 package benthosx
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -89,12 +90,17 @@ func TestConnectionFromConfig(t *testing.T) {
 // TestWrongSecurityIsRefusedByItsField: a lint says what a start says. What only a start can know has start alone.
 func TestWrongSecurityIsRefusedByItsField(t *testing.T) {
 	const jaas = `org.apache.kafka.common.security.plain.PlainLoginModule required username=\"u\" password=\"hunter2\";`
-	for name, tc := range map[string]struct{ yaml, want, start string }{
+	for name, tc := range map[string]struct {
+		yaml, want, start, servers string
+		lints                      int // of one fault, 1 unless told
+	}{
 		"mechanism unknown":       {yaml: "sasl: [ { mechanism: SCRAM, username: u, password: hunter2 } ]", want: `sasl.0.mechanism: "SCRAM" is no mechanism; write SCRAM-SHA-256 or SCRAM-SHA-512`},
 		"mechanism of later":      {yaml: "sasl: [ { mechanism: GSSAPI } ]", want: "sasl.0.mechanism: GSSAPI is not supported yet; there are PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"},
 		"two entries":             {yaml: "sasl: [ { mechanism: PLAIN, username: u, password: hunter2 }, { mechanism: SCRAM-SHA-256, username: u, password: hunter2 } ]", want: "sasl: there are 2 entries, and one is all there can be"},
 		"no password":             {yaml: "sasl: [ { mechanism: PLAIN, username: u } ]", start: "sasl.0: the password is empty; if it comes from an environment variable, is that set?"},
 		"no user":                 {yaml: "sasl: [ { mechanism: PLAIN, password: hunter2 } ]", start: "sasl.0: the user name is empty"},
+		"user misspelt":           {yaml: "sasl: [ { mechanism: PLAIN, password: hunter2, user: u } ]", want: "sasl: there is no field user; did you mean username?", lints: 2},
+		"address with a login":    {servers: "u:hunter2@a:9092", want: "bootstrap_servers: an entry has an @ in it"},
 		"tls off with a CA":       {yaml: "tls: { root_cas_file: ca.pem }", want: "tls.root_cas_file: no effect without tls.enabled: true"},
 		"tls in words":            {yaml: "tls: { enabled: sure }", want: `tls.enabled: "sure" is neither true nor false`},
 		"two CAs":                 {yaml: "tls: { enabled: true, root_cas_file: ca.pem, root_cas: x }", want: "tls.root_cas and tls.root_cas_file say the same thing"},
@@ -121,16 +127,16 @@ func TestWrongSecurityIsRefusedByItsField(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newProbe(t, kafkaclient.Source)
-			yaml := "bootstrap_servers: a:9092\n" + tc.yaml
+			yaml := "bootstrap_servers: " + cmp.Or(tc.servers, "a:9092") + "\n" + tc.yaml
 			lints := p.lint(t, yaml)
 			_, err := p.parse(yaml, kafkaclient.Source)
 			if tc.want == "" {
 				require.Empty(t, lints)
 				require.ErrorContains(t, err, tc.start)
 			} else {
-				require.Len(t, lints, 1, "one lint for one fault: %q", lints)
-				require.Contains(t, lints[0], tc.want)
-				if name != "tls in words" { // the component's own reading of the field is
+				require.Len(t, lints, cmp.Or(tc.lints, 1), "one lint for one fault: %q", lints)
+				require.Contains(t, lints[len(lints)-1], tc.want)
+				if name != "tls in words" && tc.lints == 0 { // the component's own reading of the field is
 					require.ErrorContains(t, err, tc.want)
 				}
 			}

@@ -54,9 +54,9 @@ func configFiles(patterns []string) (files []string) {
 			continue
 		}
 		for _, match := range matches {
-			_ = filepath.WalkDir(filepath.Clean(match), func(path string, d fs.DirEntry, err error) error {
+			_ = filepath.WalkDir(filepath.Clean(match), func(path string, _ fs.DirEntry, err error) error {
 				ext := filepath.Ext(path)
-				if err == nil && !d.IsDir() && (path == filepath.Clean(match) && ext != ".md" || ext == ".yaml" || ext == ".yml") {
+				if err == nil && isFile(path) && (path == filepath.Clean(match) && ext != ".md" || ext == ".yaml" || ext == ".yml") {
 					files = append(files, path)
 				}
 				return nil
@@ -64,6 +64,12 @@ func configFiles(patterns []string) (files []string) {
 		}
 	}
 	return files
+}
+
+// isFile leaves out pipes, as a shell's <(…) is: what is read here Benthos would not get.
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
 }
 
 // secretErrors looks through one file.
@@ -105,13 +111,32 @@ func (s *secrets) walk(n *yaml.Node, path []string, flow bool) {
 		case yaml.SequenceNode:
 			next = append(path[:len(path):len(path)], strconv.Itoa(i))
 		}
-		if n.Kind == yaml.MappingNode && isSecret(next) {
-			if fault := s.fault(child, flow); fault != "" {
-				s.errs = append(s.errs, fmt.Errorf("%s(%d,1) %s: %s", s.file, child.Line, strings.Join(next, "."), fault))
-			}
+		fault := ""
+		switch {
+		case n.Kind != yaml.MappingNode:
+		case isConnection(next, fieldSASL) && child.Kind == yaml.MappingNode:
+			fault = "it has to be a list with one entry, `sasl: [ { mechanism: …, username: …, password: … } ]`"
+		case isConnection(next, fieldBootstrapServers) && s.hasAt(child):
+			fault = "an entry has an @ in it, which no host:port has; credentials belong in sasl"
+		case isSecret(next):
+			fault = s.fault(child, flow)
+		}
+		if fault != "" {
+			s.errs = append(s.errs, fmt.Errorf("%s(%d,1) %s: %s", s.file, child.Line, strings.Join(next, "."), fault))
+			continue
 		}
 		s.walk(child, next, flow)
 	}
+}
+
+// isConnection tells whether a path is that of a field of Tidegate's own; Benthos's kafka has a sasl that is a map.
+func isConnection(path []string, field string) bool {
+	return len(path) > 1 && path[len(path)-1] == field && strings.HasPrefix(path[len(path)-2], "kafka_flink_")
+}
+
+// hasAt tells whether there is an @ in a value or in one of a list.
+func (s *secrets) hasAt(n *yaml.Node) bool {
+	return strings.Contains(envMark.ReplaceAllStringFunc(n.Value, s.expand), "@") || slices.ContainsFunc(n.Content, s.hasAt)
 }
 
 // isSecret tells whether a password stands at a path.

@@ -1,6 +1,7 @@
 package benthosx
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -38,6 +39,10 @@ func TestPasswordsThatAreNoTextToYAMLAreRefusedUnprinted(t *testing.T) {
 		"number in the file":     {yaml: "sasl:\n  - password: 12345678\n", want: "YAML reads it as a number"},
 		"reference in the file":  {yaml: "sasl:\n  - password: *hunter2\n", want: "a reference to YAML"},
 		"tag in the file":        {yaml: "sasl:\n  - password: !hunter2\n", want: "takes it for a tag"},
+		"login as a map":         {yaml: "kafka_flink_sink: { sasl: { password: hunter2 } }", want: "f.yaml(1,1) kafka_flink_sink.sasl: it has to be a list with one entry"},
+		"login of Benthos's own": {yaml: "kafka: { sasl: { password: hunter2 } }"},
+		"address with a login":   {yaml: "kafka_flink_source: { bootstrap_servers: [ 'u:hunter2@a:9092' ] }", want: "bootstrap_servers: an entry has an @ in it"},
+		"address of a variable":  {yaml: "kafka_flink_source:\n  bootstrap_servers: ${SECRET_UNDER_TEST}", value: "u:hunter2@a:9092", want: "bootstrap_servers: an entry has an @ in it"},
 		"list in the file":       {yaml: "sasl:\n  - password: [hunter2]\n", want: "has to be a text"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,4 +72,11 @@ func TestFilesOfACommandAreThoseThatItsArgumentsName(t *testing.T) {
 	require.ElementsMatch(t, []string{a}, configFiles([]string{filepath.Join(dir, "*.yaml")}))
 	require.ElementsMatch(t, []string{c}, configFiles([]string{c}))
 	require.Empty(t, configFiles([]string{filepath.Join(dir, "nowhere.yaml")}))
+	link := filepath.Join(dir, "link") // as in a volume of Kubernetes
+	require.NoError(t, os.Symlink(a, link))
+	require.Equal(t, []string{link}, configFiles([]string{link}))
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer func() { _, _ = r.Close(), w.Close() }()
+	require.Empty(t, configFiles([]string{fmt.Sprintf("/dev/fd/%d", r.Fd())}), "what is read from a pipe Benthos would not get")
 }

@@ -11,9 +11,14 @@ import (
 
 // ParseBootstrapServers returns the host:port addresses of entries, in order and without repeats. An entry may itself
 // be a comma-separated list, as Kafka's own bootstrap.servers is; spaces and empty parts (a trailing comma) are
-// dropped. The error names the part that is not an address.
+// dropped. The error names the part that is not an address, but
+// for one that may hold credentials.
 func ParseBootstrapServers(entries ...string) ([]string, error) {
 	var addrs []string
+	// An entry may hold a password, with a comma in it too: before anything is taken apart and named (rule 13).
+	if slices.ContainsFunc(entries, func(entry string) bool { return strings.Contains(entry, "@") }) {
+		return nil, errors.New("bootstrap_servers: an entry has an @ in it, which no host:port has; credentials belong in sasl")
+	}
 	for _, entry := range entries {
 		for part := range strings.SplitSeq(entry, ",") {
 			part = strings.TrimSpace(part)

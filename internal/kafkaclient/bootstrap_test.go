@@ -25,6 +25,9 @@ func TestParseBootstrapServers(t *testing.T) {
 		{name: "port out of range", in: []string{"a:99999"}, wantErr: `"a:99999" has port "99999"`},
 		{name: "port in letters", in: []string{"a:kafka"}, wantErr: `"a:kafka" has port "kafka"`},
 		{name: "bare ipv6", in: []string{"fe80::1:9092"}, wantErr: `write it as [address]:port`},
+		{name: "credentials", in: []string{"a:9092", "user:hunter2@a:9092"}, wantErr: `credentials belong in sasl`},
+		{name: "credentials with a comma", in: []string{"user:hunt,er2@a:9092"}, wantErr: `credentials belong in sasl`},
+		{name: "credentials and a scheme", in: []string{"SASL_SSL://user:hunter2@a:9092"}, wantErr: `credentials belong in sasl`},
 		{name: "listener name", in: []string{"PLAINTEXT://a:9092"}, wantErr: `write host:port alone`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -32,6 +35,7 @@ func TestParseBootstrapServers(t *testing.T) {
 			if tc.wantErr != "" {
 				require.ErrorContains(t, err, tc.wantErr)
 				require.ErrorContains(t, err, "bootstrap_servers")
+				require.NotContains(t, err.Error(), "hunt", "rule 13")
 				return
 			}
 			require.NoError(t, err)

@@ -168,7 +168,8 @@ func as[E error](err error) bool {
 var causes = []cause{
 	{is(kerr.TopicAuthorizationFailed),
 		"the user has no ACL for this topic: grant the operation Read on a topic that is read, Write on one that is written; each " +
-			"includes Describe"},
+			"includes Describe. Is the name spelt right, and does the topic exist? Brokers answer so too for a topic that does not, where the user " +
+			"may not describe it"},
 	{is(kerr.GroupAuthorizationFailed), "the user has no ACL for this consumer group: grant the operation Read on resource Group"},
 	{is(kerr.InvalidTimestamp), "a record's timestamp lies further ahead than the topic's message.timestamp.after.max.ms allows, 1h by " +
 		"default, or further back than message.timestamp.before.max.ms does; are these microseconds? Else set the topic's limit, or " +
