@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"text/tabwriter"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -193,6 +194,9 @@ func printJSON(out io.Writer, v any) error {
 	return e.Encode(v)
 }
 
+// holeWait is how long nothing has to come until what is left of a topic holds no record.
+const holeWait = 5 * time.Second
+
 // testFilter reads the first records of a topic and prints which are kept.
 func testFilter(ctx context.Context, a filterArgs) error {
 	switch {
@@ -207,7 +211,8 @@ func testFilter(ctx context.Context, a filterArgs) error {
 	if err != nil {
 		return err
 	}
-	cl, err := kgo.NewClient(append(opts, kgo.ConsumeTopics(a.topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
+	cl, err := kgo.NewClient(append(opts, kgo.ConsumeTopics(a.topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.KeepControlRecords())...)
 	if err != nil {
 		return fmt.Errorf("building the Kafka client: %w", err)
 	}
@@ -234,9 +239,14 @@ func testFilter(ctx context.Context, a filterArgs) error {
 	})
 	seen, kept := 0, 0
 	for seen < a.limit && len(left) > 0 {
-		fetches := cl.PollFetches(ctx)
+		pollCtx, cancel := context.WithTimeout(ctx, holeWait)
+		fetches := cl.PollFetches(pollCtx)
+		cancel()
 		if ctx.Err() != nil {
 			return ctx.Err()
+		}
+		if fetches.NumRecords() == 0 && errors.Is(fetches.Err(), context.DeadlineExceeded) {
+			break // what is left holds no record: compaction has left a hole
 		}
 		if err := fetches.Err(); err != nil {
 			return fmt.Errorf("reading topic %q: %w", a.topic, err)

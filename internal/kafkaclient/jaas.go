@@ -3,6 +3,7 @@ package kafkaclient
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -36,6 +37,10 @@ func parseJAAS(text, mechanism string) (SASL, error) {
 	module := words[0][strings.LastIndexAny(words[0], ".$")+1:]
 	mechanisms, known := modules[module]
 	if !known {
+		// What stands there may be anything where the module was forgotten, the password too.
+		if !moduleName.MatchString(words[0]) {
+			return fail("it does not begin with a login module; there are PlainLoginModule and ScramLoginModule")
+		}
 		return fail("login module %s is not supported; there are PlainLoginModule and ScramLoginModule", module)
 	}
 	if !slices.Contains([]string{"required", "requisite", "sufficient", "optional"}, strings.ToLower(words[1])) {
@@ -52,7 +57,7 @@ func parseJAAS(text, mechanism string) (SASL, error) {
 		case key == "password":
 			out.Password = NewSecret(value)
 		default:
-			return fail("option %s of %s is not supported; there are username and password", key, module)
+			return fail("an option of %s is not supported; there are username and password", module)
 		}
 	}
 	switch {
@@ -67,6 +72,9 @@ func parseJAAS(text, mechanism string) (SASL, error) {
 	out.Mechanism = mechanism
 	return out, nil
 }
+
+// moduleName is what the class of a login module looks like.
+var moduleName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.$]*LoginModule$`)
 
 // jaasWords splits as Kafka does: at spaces, outside of quotes, up to a semicolon. Quotes may be single or double, with a
 // backslash before what is taken as it is.

@@ -31,15 +31,17 @@ func TestJAASAsUsersPasteIt(t *testing.T) {
 		})
 	}
 	for name, tc := range map[string]struct{ text, mechanism, want string }{
-		"another module":     {`com.example.Krb5LoginModule required password="hunter2";`, "", "login module Krb5LoginModule is not supported"},
-		"no module":          {`username="u" password="hunter2";`, "", "is not supported"},
-		"a word":             {`hunter2`, "", "it has to be a login module"},
-		"not required":       {`PlainLoginModule username="u" password="hunter2";`, "", `after PlainLoginModule there has to be the word "required"`},
-		"quote open":         {`PlainLoginModule required username="u" password="hunter2;`, "", "a quote is not closed"},
-		"unquoted semicolon": {`PlainLoginModule required username=u password=hun;ter2;`, "", "needs quotes"},
-		"token":              {`ScramLoginModule required username="u" password="hunter2" tokenauth="true";`, "SCRAM-SHA-256", "option tokenauth of ScramLoginModule is not supported"},
-		"scram without":      {`ScramLoginModule required username="u" password="hunter2";`, "", "properties.sasl.mechanism: required with ScramLoginModule"},
-		"other mechanism":    {`PlainLoginModule required username="u" password="hunter2";`, "SCRAM-SHA-512", "SCRAM-SHA-512 does not go with PlainLoginModule"},
+		"another module":                {`com.example.Krb5LoginModule required password="hunter2";`, "", "login module Krb5LoginModule is not supported"},
+		"no module":                     {`username="u" password="hunter2";`, "", "it does not begin with a login module"},
+		"no module, the password first": {`password="hunter2" username="u";`, "", "it does not begin with a login module"},
+		"a password for an option":      {`ScramLoginModule required username="u" "hunter2"=x;`, "SCRAM-SHA-256", "an option of ScramLoginModule is not supported"},
+		"a word":                        {`hunter2`, "", "it has to be a login module"},
+		"not required":                  {`PlainLoginModule username="u" password="hunter2";`, "", `after PlainLoginModule there has to be the word "required"`},
+		"quote open":                    {`PlainLoginModule required username="u" password="hunter2;`, "", "a quote is not closed"},
+		"unquoted semicolon":            {`PlainLoginModule required username=u password=hun;ter2;`, "", "needs quotes"},
+		"token":                         {`ScramLoginModule required username="u" password="hunter2" tokenauth="true";`, "SCRAM-SHA-256", "an option of ScramLoginModule is not supported"},
+		"scram without":                 {`ScramLoginModule required username="u" password="hunter2";`, "", "properties.sasl.mechanism: required with ScramLoginModule"},
+		"other mechanism":               {`PlainLoginModule required username="u" password="hunter2";`, "SCRAM-SHA-512", "SCRAM-SHA-512 does not go with PlainLoginModule"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := parseJAAS(tc.text, tc.mechanism)

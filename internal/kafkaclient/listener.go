@@ -145,7 +145,14 @@ func inspect(ctx context.Context, addr string, conf *tls.Config) (wants, error) 
 	if _, dialed := errors.AsType[*dialError](err); dialed {
 		return wants{}, err
 	}
-	w.cert = err != nil // it has shaken hands, and hung up
+	if err == nil {
+		return w, nil
+	}
+	// It has shaken hands, and hung up. Only an alert says that it wants a certificate: a proxy whose broker is down hangs up too.
+	if alert, ok := errors.AsType[*net.OpError](err); !ok || alert.Op != "remote error" {
+		return wants{}, err
+	}
+	w.cert = true
 	return w, nil
 }
 
@@ -179,7 +186,7 @@ func interview(ctx context.Context, addr string, conf *tls.Config) (wants, error
 	answer := kmsg.NewPtrSASLHandshakeResponse()
 	answer.Version = 1
 	if err := exchange(conn, handshake, answer); err != nil {
-		return wants{}, nil // a listener without SASL may also hang up
+		return wants{}, err // one without SASL says so
 	}
 	w := wants{sasl: !errors.Is(kerr.ErrorForCode(answer.ErrorCode), kerr.IllegalSaslState), mechanisms: answer.SupportedMechanisms}
 	slices.Sort(w.mechanisms)

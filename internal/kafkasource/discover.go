@@ -38,6 +38,9 @@ func (r *Reader) takeUp(ctx context.Context, a *attempt, topics []splits.Topic, 
 		return nil // the next attempt, or the next start, finds them again
 	}
 	r.add(a, begin)
+	for _, p := range parts {
+		delete(r.renewed, p)
+	}
 	r.bump()
 	r.mu.Unlock()
 	r.reportTakenUp(parts, begin)
@@ -47,9 +50,12 @@ func (r *Reader) takeUp(ctx context.Context, a *attempt, topics []splits.Topic, 
 
 // beginnings are where new partitions begin.
 func (r *Reader) beginnings(ctx context.Context, topics []splits.Topic, parts []splits.Partition) ([]checkpoint.Split, error) {
+	r.mu.Lock()
+	renewed := slices.ContainsFunc(parts, func(p splits.Partition) bool { return r.renewed[p] })
+	r.mu.Unlock()
 	p := newPlan(r.cfg, topics)
 	p.cfg.Start = offsets.Start{Mode: offsets.EarliestStart}
-	if r.solo && r.cfg.Start.Mode == offsets.GroupStart {
+	if !renewed && r.solo && r.cfg.Start.Mode == offsets.GroupStart {
 		// What the group has read of a partition is not new to it. Race: a process takes up a partition and commits; the
 		// next one starts while a broker does not know the partition yet, and finds it later.
 		p.cfg.Start = offsets.Start{Mode: offsets.GroupStart, Group: r.cfg.Group, Reset: offsets.ResetEarliest}

@@ -13,7 +13,7 @@ import (
 
 // lost says why known positions can no longer be followed.
 func (r *Reader) lost(changes splits.Changes) error {
-	if r.cfg.Subscription.Pattern != nil {
+	if r.cfg.Subscription.Pattern != nil && !r.cfg.Stop.Bounded() {
 		return nil
 	}
 	return changes.Lost()
@@ -30,18 +30,23 @@ func (r *Reader) noteGone(all []checkpoint.Split) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range all {
-		if r.gone == nil {
-			r.gone = make(map[splits.Partition][16]byte)
-		}
-		r.gone[at(s)] = s.TopicID
+		r.setGone(s)
 	}
+}
+
+// setGone notes that a split's partition is gone. r.mu is held.
+func (r *Reader) setGone(s checkpoint.Split) {
+	if r.gone == nil {
+		r.gone = make(map[splits.Partition][16]byte)
+	}
+	r.gone[at(s)] = s.TopicID
 }
 
 // follow does what a pattern asks for: it stops reading partitions that are gone, reads those on that are back, and takes
 // those of topics that were created again for new. What is left of the changes is for the caller.
 func (r *Reader) follow(a *attempt, topics []splits.Topic, changes splits.Changes) splits.Changes {
-	if r.cfg.Subscription.Pattern == nil {
-		return changes
+	if r.cfg.Subscription.Pattern == nil || r.cfg.Stop.Bounded() {
+		return changes // Where there is an end, a partition that is not there has not reached it.
 	}
 	r.mu.Lock()
 	if r.att != a || a.halted || r.closing {
@@ -75,10 +80,7 @@ func (r *Reader) retire(a *attempt, parts []splits.Partition) {
 		}
 		fresh = append(fresh, p)
 		s.gone = true
-		if r.gone == nil {
-			r.gone = make(map[splits.Partition][16]byte)
-		}
-		r.gone[p] = s.pos.TopicID
+		r.setGone(s.pos)
 	}
 	if len(fresh) == 0 {
 		return
@@ -91,23 +93,28 @@ func (r *Reader) retire(a *attempt, parts []splits.Partition) {
 
 // renew drops the positions of a topic that was created again, and returns its partitions, which are new.
 func (r *Reader) renew(a *attempt, again splits.Recreation, topics []splits.Topic) (parts []splits.Partition) {
+	var unread int64
 	a.splits = slices.DeleteFunc(a.splits, func(s *split) bool {
 		if s.pos.Topic != again.Topic {
 			return false
 		}
+		unread += max(0, s.end-s.pos.Offset)
 		delete(a.byPart[again.Topic], s.pos.Partition)
-		delete(r.gone, at(s.pos))
+		// An attempt that goes back to a checkpoint of the old topic is not to ask the new one for its positions.
+		r.setGone(s.pos)
 		return true
 	})
 	for _, t := range topics {
 		for _, n := range t.Partitions {
 			if p := (splits.Partition{Topic: t.Name, Partition: n}); t.Name == again.Topic && r.cfg.Share.Owns(p) {
 				parts = append(parts, p)
+				r.renewed[p] = true
 			}
 		}
 	}
-	r.log.Warn("a topic was deleted and created again: what was unread of the old one is gone, the new one is read from its "+
-		"first record", "topic", again.Topic)
+	count(r.cfg.Metrics.SkippedOffsets, unread)
+	r.log.Error("a topic was deleted and created again: what was unread of the old one is gone, the new one is read from its "+
+		"first record", "topic", again.Topic, "offsets_lost_as_far_as_known", unread)
 	return parts
 }
 

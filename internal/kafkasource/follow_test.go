@@ -127,8 +127,8 @@ func TestRecreatedTopicOfAPatternIsReadFromItsFirstRecord(t *testing.T) {
 		cfg := following(b, name)
 		s := newSource(t, cfg)
 		s.resolve(nil)
-		b.produce(name, 0, "a", "b")
-		require.Len(t, s.read(2), 2)
+		b.produce(name, 0, "a", "b", "c", "d") // more than the new one gets: at this position it would be out of range
+		require.Len(t, s.read(4), 4)
 		old := s.pause()
 		b.remove(name)
 		s.logged("partitions are not there any more and no longer read")
@@ -148,7 +148,24 @@ func TestRecreatedTopicOfAPatternIsReadFromItsFirstRecord(t *testing.T) {
 		require.NoError(t, later.Verify(t.Context(), old))
 		require.Equal(t, []int64{0}, offsetsOf(later.resolve(&old)))
 		require.Contains(t, later.log.String(), "topics of the checkpoint were deleted and created again")
+		require.Empty(t, s.seat.fatal)
 	})
+}
+
+// One that cannot be described for a while would else count as read to its end, for good.
+func TestBoundedSourceOfAPatternEndsWhereAPartitionIsGone(t *testing.T) {
+	b := fakeBroker(t, 1, "p-1", "p-2")
+	b.produce("p-1", 0, "a")
+	cfg := following(b, "p")
+	cfg.Start, cfg.Stop = offsets.Start{Mode: offsets.EarliestStart}, offsets.Stop{Mode: offsets.LatestStop}
+	s := newSource(t, cfg)
+	state, err := s.Resolve(t.Context(), nil)
+	require.NoError(t, err)
+	state.Splits[0].Stop = 1000 // it is not there yet
+	s.Start(tag(1), state)
+	b.remove("p-1")
+	require.ErrorContains(t, receive(t, s.seat.fatal, "the end"), "p-1 0 do not exist any more")
+	require.ErrorContains(t, newSource(t, cfg).Verify(t.Context(), state), "p-1 0 do not exist any more")
 }
 
 func TestTopicThatIsBackUnderItsIDIsReadOn(t *testing.T) {

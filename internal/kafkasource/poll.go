@@ -47,7 +47,7 @@ func (r *Reader) poll(ctx context.Context, a *attempt) {
 	fetches := client.PollFetches(fetchCtx)
 	a.ahead.settle()
 	fetches.EachError(func(topic string, partition int32, err error) {
-		if topic != "" && kafkaclient.Classify(err) != kafkaclient.ClassEnded {
+		if topic != "" && (fetchError{topic: topic, partition: partition, err: err}).counts() {
 			r.meter.fetchFailed(topic, partition)
 		}
 	})

@@ -76,6 +76,9 @@ type Reader struct {
 	discovered, ignored map[splits.Partition]bool
 
 	mu sync.Mutex
+	// renewed are partitions of topics that were created again, until they are read: what the group has committed for them
+	// belongs to the old topic.
+	renewed map[splits.Partition]bool
 	// gone are partitions that a pattern covers and that are not there any more, with the id of their topic.
 	gone map[splits.Partition][16]byte
 	// changed is closed and replaced whenever something below changes.
@@ -107,7 +110,7 @@ func New(cfg Config, seat Seat) (*Reader, error) {
 	}
 	r := &Reader{
 		cfg: cfg, log: cfg.Logger, seat: seat, meter: newMeter(), ear: &ear{born: time.Now()}, changed: make(chan struct{}), began: make(chan struct{}, 1),
-		discovered: make(map[splits.Partition]bool), ignored: make(map[splits.Partition]bool),
+		discovered: make(map[splits.Partition]bool), ignored: make(map[splits.Partition]bool), renewed: make(map[splits.Partition]bool),
 	}
 	r.stopped, r.stop = context.WithCancel(context.Background())
 	// The options are tried here so that a setting the client refuses fails at start-up (rule 13).
