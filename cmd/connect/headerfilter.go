@@ -207,7 +207,8 @@ func testFilter(ctx context.Context, a filterArgs) error {
 	case len(a.servers) == 0:
 		a.servers = []string{"localhost:9092"}
 	}
-	opts, err := kafkaclient.Config{BootstrapServers: a.servers, ClientID: "tidegate-header-filter"}.Options(slog.New(slog.DiscardHandler))
+	log := slog.New(slog.DiscardHandler)
+	opts, err := kafkaclient.Config{BootstrapServers: a.servers, ClientID: "tidegate-header-filter"}.Options(log)
 	if err != nil {
 		return err
 	}
@@ -217,28 +218,54 @@ func testFilter(ctx context.Context, a filterArgs) error {
 		return fmt.Errorf("building the Kafka client: %w", err)
 	}
 	defer cl.Close()
-	if _, err := kafkaclient.Ping(ctx, cl, slog.New(slog.DiscardHandler)); err != nil {
+	if _, err := kafkaclient.Ping(ctx, cl, log); err != nil {
 		return err
 	}
-	ends, err := kadm.NewClient(cl).ListEndOffsets(ctx, a.topic)
+	left, err := unread(ctx, cl, a.topic)
+	if err != nil {
+		return err
+	}
+	t := trial{filterArgs: a, left: left}
+	if err := t.read(ctx, cl); err != nil || a.json {
+		return err
+	}
+	fmt.Fprintf(a.out, "%d of %d records kept\n", t.kept, t.seen)
+	return nil
+}
+
+// unread are the ends of a topic's partitions that have anything before them.
+func unread(ctx context.Context, cl *kgo.Client, topic string) (map[int32]int64, error) {
+	ends, err := kadm.NewClient(cl).ListEndOffsets(ctx, topic)
 	if err == nil {
 		err = ends.Error()
 	}
 	if err != nil {
-		return fmt.Errorf("topic %q: %w", a.topic, err)
+		return nil, fmt.Errorf("topic %q: %w", topic, err)
 	}
-	left := map[int32]int64{} // by partition, the end of those that have records before it
-	starts, err := kadm.NewClient(cl).ListStartOffsets(ctx, a.topic)
+	starts, err := kadm.NewClient(cl).ListStartOffsets(ctx, topic)
 	if err != nil {
-		return fmt.Errorf("topic %q: %w", a.topic, err)
+		return nil, fmt.Errorf("topic %q: %w", topic, err)
 	}
+	left := map[int32]int64{}
 	ends.Each(func(end kadm.ListedOffset) {
 		if start, ok := starts.Lookup(end.Topic, end.Partition); ok && start.Offset < end.Offset {
 			left[end.Partition] = end.Offset
 		}
 	})
-	seen, kept := 0, 0
-	for seen < a.limit && len(left) > 0 {
+	return left, nil
+}
+
+// trial is one reading of a topic.
+type trial struct {
+	filterArgs
+	// left are the ends of partitions that are not read to them yet.
+	left       map[int32]int64
+	seen, kept int
+}
+
+// read reads to the limit, or to the ends.
+func (t *trial) read(ctx context.Context, cl *kgo.Client) error {
+	for t.seen < t.limit && len(t.left) > 0 {
 		pollCtx, cancel := context.WithTimeout(ctx, holeWait)
 		fetches := cl.PollFetches(pollCtx)
 		cancel()
@@ -246,38 +273,38 @@ func testFilter(ctx context.Context, a filterArgs) error {
 			return ctx.Err()
 		}
 		if fetches.NumRecords() == 0 && errors.Is(fetches.Err(), context.DeadlineExceeded) {
-			break // what is left holds no record: compaction has left a hole
+			return nil // what is left holds no record: compaction has left a hole
 		}
 		if err := fetches.Err(); err != nil {
-			return fmt.Errorf("reading topic %q: %w", a.topic, err)
+			return fmt.Errorf("reading topic %q: %w", t.topic, err)
 		}
-		fetches.EachRecord(func(r *kgo.Record) {
-			end, open := left[r.Partition]
-			if !open || seen >= a.limit || err != nil {
-				return
+		for _, r := range fetches.Records() {
+			if err := t.see(r); err != nil {
+				return err
 			}
-			if r.Offset >= end-1 {
-				delete(left, r.Partition)
-			}
-			if r.Offset >= end || r.Attrs.IsControl() {
-				return
-			}
-			seen++
-			match := headerexpr.Match(a.expr, r.Headers)
-			if match {
-				kept++
-			}
-			err = a.printRecord(r, match)
-		})
-		if err != nil {
-			return err
 		}
 	}
-	if a.json {
+	return nil
+}
+
+// see takes a record, which may be a transaction's marker.
+func (t *trial) see(r *kgo.Record) error {
+	end, open := t.left[r.Partition]
+	if !open || t.seen >= t.limit {
 		return nil
 	}
-	fmt.Fprintf(a.out, "%d of %d records kept\n", kept, seen)
-	return nil
+	if r.Offset >= end-1 {
+		delete(t.left, r.Partition)
+	}
+	if r.Offset >= end || r.Attrs.IsControl() {
+		return nil
+	}
+	t.seen++
+	match := headerexpr.Match(t.expr, r.Headers)
+	if match {
+		t.kept++
+	}
+	return t.printRecord(r, match)
 }
 
 func (a filterArgs) printRecord(r *kgo.Record, kept bool) error {
