@@ -24,7 +24,6 @@ func record(topic string, partition int32, n int64, began time.Time) *kgo.Record
 		Topic: topic, Partition: partition, Timestamp: began.Add(time.Duration(n) * time.Millisecond),
 		Headers: []kgo.RecordHeader{
 			{Key: numberHeader, Value: []byte(fmt.Sprintf("%d:%d", partition, n))},
-			{Key: laneHeader, Value: strconv.AppendInt(nil, n%10, 10)},
 			{Key: "hop", Value: []byte("first")},
 			{Key: "hop", Value: []byte{0xff, 0x00, 0xfe}},
 			{Key: "hop", Value: []byte("first")},
@@ -33,6 +32,7 @@ func record(topic string, partition int32, n int64, began time.Time) *kgo.Record
 			{Key: "", Value: []byte("no name")},
 			{Key: "kafka_topic", Value: []byte("not this one")},
 			{Key: "kafka_key", Value: []byte("nor this")},
+			{Key: laneHeader, Value: strconv.AppendInt(nil, n%10, 10)},
 		},
 	}
 	switch n % 7 {
