@@ -16,7 +16,7 @@ const filesStore = `checkpoint_file: { path: "{{ .Dir }}/state" }`
 
 // loaded writes an item of 10 KB for each record beside the checkpoints, so that logs and tables come and go.
 const loaded = `
-    - cache: { resource: state, operator: set, key: "${! @kafka_offset % 200 }", value: '${! range(0, 2000).string() }' }`
+    - cache: { resource: state, operator: set, key: "${! @kafka_offset % 200 }", value: '${! "0123456789".repeat(1000) }' }`
 
 // exitOnDisk is how long a pipeline may take to end whose disk has failed: after the restarts it tries, and as long as a
 // hard stop takes.
