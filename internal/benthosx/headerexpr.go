@@ -8,23 +8,27 @@ import (
 	"github.com/tidegate/tidegate/internal/headerexpr"
 )
 
-// Fields of a header expression.
+// Fields of a header expression, in the source as in the processor.
 const (
-	fieldExpression = "expression"
-	fieldLanguage   = "language"
+	FieldExpression = "expression"
+	FieldLanguage   = "language"
 )
 
-// HeaderExpressionFields are the config fields of a header expression, shared by source and processor.
+// QuoteExpression is what a lint says of an expression, "%v", that begins with a colon.
+const QuoteExpression = `%v begins with a colon, and so has no key; where that is not what is written, YAML has taken the rest for ` +
+	`something else: an expression that begins with !, & or | has to be quoted`
+
+// HeaderExpressionFields are the config fields of a header expression.
 func HeaderExpressionFields() []*service.ConfigField {
 	return []*service.ConfigField{
-		service.NewStringField(fieldExpression).
+		service.NewStringField(FieldExpression).
 			Description("The expression, in quotes: YAML makes something else of a value that begins with `!`, `&` or `|`. An empty one keeps everything.").
 			Example("depart:toy|depart:book&!env:test").
 			LintRule(`
 root = if this.string().trim().has_prefix(":") {
-  "expression: %v begins with a colon, and so has no key; where that is not what is written, YAML has taken the rest for something else: an expression that begins with !, & or | has to be quoted".format(this.string().quote())
+  "expression: ` + QuoteExpression + `".format(this.string().quote())
 }`),
-		service.NewStringAnnotatedEnumField(fieldLanguage, map[string]string{
+		service.NewStringAnnotatedEnumField(FieldLanguage, map[string]string{
 			string(headerexpr.VVR):      "Terms `key:value` joined by `|`, `&` and `!`, strictly from left to right, without parentheses, as in Alibaba's connector.",
 			string(headerexpr.Extended): "`!` before `&` before `|`, parentheses, quotes, existence, regular expressions, lists and numbers.",
 		}).Default(string(headerexpr.VVR)).Description("The language of the expression."),

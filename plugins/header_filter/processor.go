@@ -99,9 +99,9 @@ type config struct {
 
 func parseConfig(conf *service.ParsedConfig) (c config, err error) {
 	p := &benthosx.Parser{Conf: conf}
-	c.expr, err = benthosx.HeaderExpression(p.String(fieldExpression), p.String(fieldLanguage))
+	c.expr, err = benthosx.HeaderExpression(p.String(benthosx.FieldExpression), p.String(benthosx.FieldLanguage))
 	if err != nil {
-		p.Fail([]string{fieldExpression}, "%v", err)
+		p.Fail([]string{benthosx.FieldExpression}, "%v", err)
 	}
 	from := p.String(fieldHeadersFrom)
 	name, isMeta := strings.CutPrefix(from, "@")

@@ -13,8 +13,6 @@ import (
 
 // Field names and values.
 const (
-	fieldExpression  = "expression"
-	fieldLanguage    = "language"
 	fieldHeadersFrom = "headers_from"
 	fieldOnMismatch  = "on_mismatch"
 

@@ -7,12 +7,6 @@ import (
 	"github.com/tidegate/tidegate/internal/headerexpr"
 )
 
-// Fields of a header filter that is an object.
-const (
-	fieldExpression = "expression"
-	fieldLanguage   = "language"
-)
-
 func headerFilterField() *service.ConfigField {
 	return service.NewAnyField(fieldHeaderFilter).Default("").
 		Description("Which records are read, by their headers: an expression such as `depart:toy|depart:book&!env:test`, in quotes, as Alibaba's " +
@@ -20,7 +14,7 @@ func headerFilterField() *service.ConfigField {
 			"position moves past them, and `kafka_source_filtered_records` counts them. An empty expression keeps everything. docs/header-filter.md " +
 			"has the languages.").
 		Example("depart:toy|depart:book&!env:test").
-		Example(map[string]any{fieldExpression: "priority >= 5 & !env:test", fieldLanguage: string(headerexpr.Extended)}).
+		Example(map[string]any{benthosx.FieldExpression: "priority >= 5 & !env:test", benthosx.FieldLanguage: string(headerexpr.Extended)}).
 		LintRule(`
 let expression = if this.type() == "object" { this.expression.or("") } else { this }
 let unknown = if this.type() == "object" { this.keys().filter(k -> !["expression", "language"].contains(k)) } else { [] }
@@ -31,7 +25,7 @@ root = if !["string", "object"].contains(this.type()) || $expression.type() != "
 } else if this.type() == "object" && !["vvr", "extended"].contains(this.language.or("vvr").string().lowercase()) {
   "header_filter.language: %v is not vvr or extended".format(this.language.string().quote())
 } else if $expression.trim().has_prefix(":") {
-  "header_filter: %v begins with a colon, and so has no key; where that is not what is written, YAML has taken the rest for something else: an expression that begins with !, & or | has to be quoted".format($expression.quote())
+  "header_filter: ` + benthosx.QuoteExpression + `".format($expression.quote())
 }`)
 }
 
@@ -49,9 +43,9 @@ func filterFromConfig(p *benthosx.Parser) *headerexpr.Expr {
 			switch {
 			case !ok:
 				p.Fail([]string{fieldHeaderFilter, name}, "%v is no text; quote it, if it is", value)
-			case name == fieldExpression:
+			case name == benthosx.FieldExpression:
 				text = s
-			case name == fieldLanguage:
+			case name == benthosx.FieldLanguage:
 				language = s
 			default:
 				p.Fail([]string{fieldHeaderFilter, name}, "unknown; there are expression and language")
