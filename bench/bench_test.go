@@ -23,7 +23,7 @@ func TestEachSystemIsMeasured(t *testing.T) {
 	}
 	out, err := exec.Command("go", "build", "-o", s.floor, "./floor").CombinedOutput()
 	require.NoError(t, err, string(out))
-	b := &bench{settings: s, dir: dir, bootstrap: kafka.Bootstrap()}
+	b := &bench{settings: s, dir: dir, bootstrap: kafka.Bootstrap(), broker: kafka.PID(0)}
 	require.NoError(t, b.open())
 	defer b.close()
 	require.NoError(t, b.load(t.Context()))
@@ -34,6 +34,9 @@ func TestEachSystemIsMeasured(t *testing.T) {
 		require.Positive(t, r.took, r.system)
 		require.Positive(t, r.cpu, r.system)
 		require.Positive(t, r.rss, r.system)
+		if b.broker != 0 { // it is ours
+			require.Positive(t, r.brokerCPU, r.system)
+		}
 	}
 }
 

@@ -60,7 +60,7 @@ func run(ctx context.Context, s settings) error {
 		return err
 	}
 	defer kafka.Close()
-	b := &bench{settings: s, dir: dir, bootstrap: kafka.Bootstrap()}
+	b := &bench{settings: s, dir: dir, bootstrap: kafka.Bootstrap(), broker: kafka.PID(0)}
 	if err := b.open(); err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func run(ctx context.Context, s settings) error {
 	if err := b.load(ctx); err != nil {
 		return err
 	}
-	fmt.Println(" written; one warm-up run first, which does not count")
+	fmt.Println(" written; runs that warm the broker up come first and do not count")
 	results, err := b.measureAll(ctx)
 	if err != nil {
 		return err

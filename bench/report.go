@@ -21,13 +21,18 @@ func report(results []result) (table string, missed bool) {
 	}
 	base := mean(rates)
 	var out strings.Builder
-	out.WriteString("| system | rec/s | of the floor | CPU-s per million | peak RSS |\n|---|---|---|---|---|\n")
+	out.WriteString("| system | rec/s | of the floor | CPU-s per million | of the broker | peak RSS |\n|---|---|---|---|---|---|\n")
 	for _, r := range results {
 		ratio := "-"
 		if base > 0 {
 			ratio = fmt.Sprintf("%.2f", r.rate()/base)
 		}
-		fmt.Fprintf(&out, "| %s | %.0f k | %s | %.2f | %d MB |\n", r.system, r.rate()/1e3, ratio, r.cpuPerMillion(), r.rss>>20)
+		broker := "-" // where the system does not tell
+		if r.brokerCPU > 0 {
+			broker = fmt.Sprintf("%.2f", r.perMillion(r.brokerCPU))
+		}
+		fmt.Fprintf(&out, "| %s | %.0f k | %s | %.2f | %s | %d MB |\n", r.system, r.rate()/1e3, ratio, r.perMillion(r.cpu),
+			broker, r.rss>>20)
 	}
 	out.WriteString("\n")
 	if len(rates) > 1 {

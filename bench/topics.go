@@ -25,6 +25,7 @@ type bench struct {
 	settings
 	dir       string
 	bootstrap []string
+	broker    int // its process
 	client    *kgo.Client
 	admin     *kadm.Client
 }

@@ -238,6 +238,14 @@ func (c *Cluster) Running(i int) bool {
 	return c.external != nil || c.brokers[i] != nil && !c.brokers[i].Ended()
 }
 
+// PID is the process of broker i, 0 where it is not running or not ours.
+func (c *Cluster) PID(i int) int {
+	if p, err := c.running("looking at", i); err == nil {
+		return p.PID()
+	}
+	return 0
+}
+
 // Close ends every broker by SIGKILL and gives the ports back. The files stay; the folder is the caller's.
 func (c *Cluster) Close() {
 	c.mu.Lock()
