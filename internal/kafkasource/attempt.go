@@ -116,7 +116,7 @@ func (r *Reader) newAttempt(tag checkpoint.Tag, from checkpoint.SourceState) *at
 	a := &attempt{
 		tag: tag, from: from, bounded: r.cfg.Stop.Bounded(), filter: r.cfg.Filter, onFiltered: r.cfg.Metrics.FilteredRecords,
 		byPart: make(map[string]map[int32]*split), interrupt: func() {},
-		ahead: newReadAhead(answerBytes),
+		ahead: newReadAhead(answerBytes, r.unpack),
 	}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	var read []checkpoint.Split

@@ -141,6 +141,7 @@ func (r *Reader) reportFetchErrors(ctx context.Context, a *attempt, failed []fet
 	for _, f := range failed {
 		at := splits.Partition{Topic: f.topic, Partition: f.partition}
 		dataLoss, isDataLoss := errors.AsType[*kgo.ErrDataLoss](f.err)
+		large, isTooLarge := errors.AsType[*kgo.ErrDecompressTooLarge](f.err)
 		switch {
 		case isDataLoss:
 			r.seat.Fatal(&offsets.OutOfRangeError{
@@ -155,17 +156,14 @@ func (r *Reader) reportFetchErrors(ctx context.Context, a *attempt, failed []fet
 				return
 			}
 			r.seat.Failed(a.tag, fmt.Errorf("fetching %v: %w", at, f.err))
-		case kafkaclient.Classify(f.err) == kafkaclient.ClassAuthorisation, isTooLarge(f.err):
+		case isTooLarge:
+			r.seat.Fatal(tooLarge(at, large, r.limit))
+			return
+		case kafkaclient.Classify(f.err) == kafkaclient.ClassAuthorisation:
 			r.seat.Fatal(fmt.Errorf("fetching %v: %w", at, kafkaclient.WithCause(f.err)))
 			return
 		default:
 			r.seat.Failed(a.tag, fmt.Errorf("fetching %v at offset %d: %w", at, f.pos.Offset, kafkaclient.WithCause(f.err)))
 		}
 	}
-}
-
-// isTooLarge tells whether a batch is larger, unpacked, than the client takes: it will be so the next time.
-func isTooLarge(err error) bool {
-	_, ok := errors.AsType[*kgo.ErrDecompressTooLarge](err)
-	return ok
 }

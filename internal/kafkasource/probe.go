@@ -159,17 +159,18 @@ func (r *Reader) fetchRaw(ctx context.Context, leader int32, at checkpoint.Split
 	if resp.ErrorCode != 0 || len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
 		return rawFetch{}, false
 	}
-	return readRaw(&resp.Topics[0].Partitions[0], at, isolation)
+	return readRaw(&resp.Topics[0].Partitions[0], at, isolation, r.unpack)
 }
 
 // readRaw reads the answer for one partition. The second result is false where it tells nothing.
-func readRaw(p *kmsg.FetchResponseTopicPartition, at checkpoint.Split, isolation kgo.IsolationLevel) (rawFetch, bool) {
+func readRaw(p *kmsg.FetchResponseTopicPartition, at checkpoint.Split, isolation kgo.IsolationLevel, unpack kgo.Decompressor,
+) (rawFetch, bool) {
 	if p.ErrorCode != 0 {
 		return rawFetch{}, false
 	}
 	fp, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
 		KeepControlRecords: true, Offset: at.Offset, IsolationLevel: isolation, Topic: at.Topic, Partition: at.Partition,
-	}, p, kgo.DefaultDecompressor(), nil)
+	}, p, unpack, nil)
 	if fp.Err != nil {
 		return rawFetch{}, false
 	}

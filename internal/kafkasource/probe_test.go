@@ -132,13 +132,13 @@ func TestReadRawFindsTheNextRecordOrTheNextOffset(t *testing.T) {
 			for _, b := range tc.batches {
 				p.RecordBatches = append(p.RecordBatches, b...)
 			}
-			got, ok := readRaw(&p, at, tc.level)
+			got, ok := readRaw(&p, at, tc.level, kgo.DefaultDecompressor())
 			require.True(t, ok)
 			require.Equal(t, rawFetch{next: tc.next, epoch: tc.epoch, highWatermark: 100, lastStable: 90, empty: tc.empty}, got)
 		})
 	}
 	p := kmsg.NewFetchResponseTopicPartition()
 	p.ErrorCode = 1
-	_, ok := readRaw(&p, at, kgo.ReadUncommitted())
+	_, ok := readRaw(&p, at, kgo.ReadUncommitted(), kgo.DefaultDecompressor())
 	require.False(t, ok)
 }

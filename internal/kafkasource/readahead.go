@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// readAheadBytes is how much memory the records may take that are fetched and not handed out, of all brokers together.
+	// readAheadBytes is how much memory the records may take that are fetched and not handed out, of all brokers together,
+	// unless the config lets one broker send more than half of it.
 	// The last batch that was handed out may hold on to as much again, and the collector lets a heap grow to three times
 	// what is live: 16 MB here are up to 100 MB of a process, and more of one that writes large records.
 	readAheadBytes = 16 << 20
@@ -69,9 +70,9 @@ var (
 	_ kgo.HookFetchBatchRead = (*readAhead)(nil)
 )
 
-func newReadAhead(budget int64) *readAhead {
+func newReadAhead(budget int64, unpack kgo.Decompressor) *readAhead {
 	return &readAhead{
-		budget: budget, unpack: kgo.DefaultDecompressor(), most: fetchMaxBytes, mostOfOne: fetchMaxPartitionBytes,
+		budget: budget, unpack: unpack, most: fetchMaxBytes, mostOfOne: fetchMaxPartitionBytes,
 		held: map[int32]int64{}, asked: firstFetchBytes,
 	}
 }
@@ -84,12 +85,13 @@ func (r *readAhead) options() []kgo.Opt {
 	}
 }
 
-// OnNewClient is called before the client is anybody's. Sizes that the config has set are the most that is asked for.
+// OnNewClient is called before the client is anybody's. Sizes that the config has set are the most that is asked for, and
+// where one answer may be larger than the budget, as much may be held.
 func (r *readAhead) OnNewClient(client *kgo.Client) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if set, _ := client.OptValue(kgo.FetchMaxBytes).(int32); set != firstFetchBytes {
-		r.most = set
+		r.most, r.budget = set, max(r.budget, int64(set))
 	}
 	if set, _ := client.OptValue(kgo.FetchMaxPartitionBytes).(int32); set != firstFetchBytes {
 		r.mostOfOne = set
@@ -108,8 +110,8 @@ func (r *readAhead) OnBrokerWrite(broker kgo.BrokerMetadata, key int16, _ int, _
 	r.held[broker.NodeID] = 0
 }
 
-// Decompress unpacks a batch, unless too much is held already. Where nothing is held it always does, however large the
-// batch: there is no other way to get past it.
+// Decompress unpacks a batch, unless too much is held already. Where nothing is held it does, up to what unpack takes: there
+// is no other way to get past it.
 func (r *readAhead) Decompress(src []byte, codec kgo.CompressionCodecType) ([]byte, error) {
 	r.mu.Lock()
 	full := r.total >= r.budget

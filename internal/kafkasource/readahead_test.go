@@ -81,7 +81,7 @@ func TestReadAheadIsBoundedWhateverRecordsTakeUnpacked(t *testing.T) {
 	}
 }
 
-// TestFetchSizesOfTheConfigAreTheMost: what the user has set is never exceeded.
+// TestFetchSizesOfTheConfigAreTheMost: what the user has set is never exceeded, and a size above the read-ahead raises it.
 func TestFetchSizesOfTheConfigAreTheMost(t *testing.T) {
 	for name, tc := range map[string]struct {
 		set               []kgo.Opt
@@ -91,10 +91,10 @@ func TestFetchSizesOfTheConfigAreTheMost(t *testing.T) {
 		"1 MB":  {[]kgo.Opt{kgo.FetchMaxBytes(1 << 20), kgo.FetchMaxPartitionBytes(1 << 20)}, 1 << 20, 1 << 20, 17 << 10, 17 << 10},
 		"none":  {nil, fetchMaxBytes, fetchMaxPartitionBytes, 17 << 10, 17 << 10},
 		"both":  {[]kgo.Opt{kgo.FetchMaxBytes(2 << 20), kgo.FetchMaxPartitionBytes(20 << 10)}, 2 << 20, 20 << 10, 17 << 10, 20 << 10},
-		"large": {[]kgo.Opt{kgo.FetchMaxBytes(60 << 20), kgo.FetchMaxPartitionBytes(30 << 20)}, readAheadBytes, readAheadBytes, 17 << 10, 17 << 10},
+		"large": {[]kgo.Opt{kgo.FetchMaxBytes(60 << 20), kgo.FetchMaxPartitionBytes(30 << 20)}, 60 << 20, 30 << 20, 61 << 10, 61 << 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newReadAhead(readAheadBytes)
+			r := newReadAhead(readAheadBytes, kgo.DefaultDecompressor())
 			client, err := kgo.NewClient(append(r.options(), tc.set...)...)
 			require.NoError(t, err)
 			defer client.Close()

@@ -63,6 +63,9 @@ type Reader struct {
 
 	meter *meter
 	ear   *ear
+	// unpack unpacks batches, of up to unpackLimit bytes.
+	unpack kgo.Decompressor
+	limit  int64
 
 	// background are the goroutines that Close waits for, stop ends them.
 	background sync.WaitGroup
@@ -113,6 +116,10 @@ func New(cfg Config, seat Seat) (*Reader, error) {
 		discovered: make(map[splits.Partition]bool), ignored: make(map[splits.Partition]bool), renewed: make(map[splits.Partition]bool),
 	}
 	r.stopped, r.stop = context.WithCancel(context.Background())
+	r.limit = unpackLimit()
+	if r.unpack, err = newUnpacker(r.limit); err != nil {
+		return nil, err
+	}
 	// The options are tried here so that a setting the client refuses fails at start-up (rule 13).
 	if _, err := r.consumerOptions(nil); err != nil {
 		return nil, err
