@@ -53,7 +53,7 @@ test: $(GOTESTSUM) ## Run all tests; PKG=./cache/... for some, ARGS= for more fl
 		tools/gotest $(RACE) -timeout $(TIMEOUT) $(ARGS) $(PKG) 2>&1
 
 .PHONY: test-crash
-test-crash: build ## Kill the binary at random on a real Kafka: N=100 SEED= SIGNAL=KILL|TERM SCENARIO=copy,…,zombie,disk,shapes,table,discovery,http,socket,generate TV=2,0 SECURITY=scram-tls; STEPS=all at every step
+test-crash: build ## Kill the binary at random on a real Kafka: N=100 SEED= SIGNAL=KILL|TERM SCENARIO=copy,…,zombie,disk,shapes,table,discovery,latest,bounded,parallelism,http,socket,generate TV=2,0 SECURITY=scram-tls; STEPS=all at every step
 	TIDEGATE_CONNECT=$(CURDIR)/$(CONNECT) go test -count=1 -v -timeout 0 ./tests/crash \
 		-run '$(if $(STEPS),^TestCrashAtEveryStep,^TestCrashLosesAndDoublesNothing|^TestCrashBehind|^TestCrashKeeps|^TestTroubles|^TestShapes)' -parallel 3 -crash.steps='$(STEPS)' \
 		-crash.n=$(or $(N),$(if $(SCENARIO),0,100)) -crash.seed=$(or $(SEED),0) -crash.signal=$(or $(SIGNAL),KILL) \

@@ -195,6 +195,9 @@ func (c *checker) result(written []int64) verdict {
 			case n >= count && came:
 				v.foreign++
 				v.first = append(v.first, fmt.Sprintf("foreign: record %d:%d was never written", partition, n))
+			case came && !c.wanted(int32(partition), n): // which is only known since
+				v.foreign++
+				v.first = append(v.first, fmt.Sprintf("foreign: record %d:%d was to be left out", partition, n))
 			case n < count && !came && c.wanted(int32(partition), n):
 				if v.lost++; v.lost == 1 {
 					v.first = append(v.first, fmt.Sprintf("lost: record %d:%d", partition, n))

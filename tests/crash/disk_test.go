@@ -12,8 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const filesStore = `checkpoint_file: { path: "{{ .Dir }}/state" }`
-
 // loaded writes an item of 10 KB for each record beside the checkpoints, so that logs and tables come and go.
 const loaded = `
     - cache: { resource: state, operator: set, key: "${! @kafka_offset % 200 }", value: '${! "0123456789".repeat(1000) }' }`

@@ -30,11 +30,14 @@ var growing = []scenario{
 const maxGrown = 600
 
 // pickGrowing are those of a list of names, separated by commas; "discovery" and "all" are all.
-func pickGrowing(list string) (picked []scenario) {
-	for _, s := range growing {
-		if slices.ContainsFunc(strings.Split(list, ","), func(name string) bool {
-			return name == s.name || name == "discovery" || name == "all"
-		}) {
+func pickGrowing(list string) []scenario { return pickKind(growing, list) }
+
+// pickKind are the scenarios in a list of names, separated by commas, each by its own name or by what stands before the
+// slash; "all" is all.
+func pickKind(all []scenario, list string) (picked []scenario) {
+	for _, s := range all {
+		kind, _, _ := strings.Cut(s.name, "/")
+		if slices.ContainsFunc(strings.Split(list, ","), func(name string) bool { return name == s.name || name == kind || name == "all" }) {
 			picked = append(picked, s)
 		}
 	}

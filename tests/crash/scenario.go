@@ -35,6 +35,10 @@ type scenario struct {
 	discovery string
 	// headerFilter is the source's.
 	headerFilter string
+	// processes is how many processes it has, 0 for one; share is the part of the partitions that a process reads, empty for
+	// all.
+	processes int
+	share     string
 	// grows is how many partitions the input may have in the end, one or more being added now and then; 0: it has what it
 	// has.
 	grows int32
@@ -52,6 +56,7 @@ type scenario struct {
 
 const (
 	pebbleStore = `pebble: { path: "{{ .Dir }}/state" }`
+	filesStore  = `checkpoint_file: { path: "{{ .Dir }}/state" }`
 	exactlyOnce = `
     delivery_guarantee: exactly-once
     transactional_id_prefix: {{ .Prefix }}`
@@ -82,7 +87,7 @@ var scenarios = []scenario{
 		processors: asIs + `
     - split: { size: 7 }`,
 	},
-	{name: "files", store: `checkpoint_file: { path: "{{ .Dir }}/state" }`, checkpoint: everySome, sink: exactlyOnce, processors: asIs},
+	{name: "files", store: filesStore, checkpoint: everySome, sink: exactlyOnce, processors: asIs},
 	{
 		name: "concurrent", store: pebbleStore, processors: asIs,
 		checkpoint: "interval: 20ms\n      max_concurrent: 3",
@@ -137,11 +142,11 @@ func split(list string) (picked []scenario, troubled, inputs []string, err error
 		case len(pickShapes(name)) > 0: // another test's
 		case slices.Contains(troubles, name):
 			troubled = append(troubled, name)
-		case name == "table", len(pickGrowing(name)) > 0: // another test's
+		case name == "table", len(pickGrowing(name)) > 0, len(pickKind(lives(), name)) > 0: // another test's
 		case slices.Contains(behind, name):
 			inputs = append(inputs, name)
 		default:
-			return nil, nil, nil, fmt.Errorf("scenario %q is none of %s, %s, %s, shapes, the name of one, table, discovery, all", name, scenarioNames(), troubleNames(),
+			return nil, nil, nil, fmt.Errorf("scenario %q is none of %s, %s, %s, shapes, the name of one, table, discovery, latest, bounded, parallelism, all", name, scenarioNames(), troubleNames(),
 				strings.Join(behind, ", "))
 		}
 	}
@@ -227,6 +232,9 @@ func (s scenario) source(n names, topics, group string) string {
 	}
 	if s.discovery != "" {
 		how = "discovery_interval: " + s.discovery + ", " + how
+	}
+	if s.share != "" {
+		how = s.share + ", " + how
 	}
 	if s.headerFilter != "" {
 		how = fmt.Sprintf("header_filter: %q, ", s.headerFilter) + how

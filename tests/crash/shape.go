@@ -225,18 +225,13 @@ func shapes() []scenario {
 	return slices.Concat(processorShapes, outputShapes, inputShapes, boundedShapes())
 }
 
-// pickShapes are the shapes in a list of names, separated by commas; "shapes" and "all" are all, "bounded" those with an
+// pickShapes are the shapes in a list of names, separated by commas; "shapes" and "all" are all, "ending" those with an
 // end.
 func pickShapes(list string) []scenario { return pickFrom(shapes(), list) }
 
-func pickFrom(all []scenario, list string) (picked []scenario) {
-	for _, s := range all {
-		kind, _, _ := strings.Cut(s.name, "/")
-		if slices.ContainsFunc(strings.Split(list, ","), func(name string) bool {
-			return name == s.name || name == kind || name == "shapes" || name == "all"
-		}) {
-			picked = append(picked, s)
-		}
+func pickFrom(all []scenario, list string) []scenario {
+	if slices.Contains(strings.Split(list, ","), "shapes") {
+		return all
 	}
-	return picked
+	return pickKind(all, list)
 }

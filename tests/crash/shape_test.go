@@ -19,7 +19,7 @@ import (
 )
 
 // fewShapes are those that `make test` runs.
-var fewShapes = []string{"switch", "input-broker", "bounded/refused-at-the-end"}
+var fewShapes = []string{"switch", "input-broker", "ending/refused-at-the-end"}
 
 // TestShapesKeepTheirPromise kills pipelines of every shape at random.
 func TestShapesKeepTheirPromise(t *testing.T) {

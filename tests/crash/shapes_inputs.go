@@ -49,7 +49,7 @@ const refuseLast = `
 func ending(list ...scenario) []scenario {
 	for i := range list {
 		s := &list[i]
-		s.name = "bounded/" + s.name
+		s.name = "ending/" + s.name
 		s.bounded = "bounded: { mode: latest-offset }, "
 		// Long enough for kills on the way.
 		s.processors = `

@@ -31,7 +31,7 @@ const fewSteps = 4
 var (
 	stepsOfCopy  = scenario{name: "copy", store: pebbleStore, checkpoint: everySome, sink: exactlyOnce, processors: asIs}
 	stepsOfFiles = scenario{
-		name: "files", store: `checkpoint_file: { path: "{{ .Dir }}/state" }`, checkpoint: everySome, sink: exactlyOnce, processors: asIs,
+		name: "files", store: filesStore, checkpoint: everySome, sink: exactlyOnce, processors: asIs,
 	}
 	// In every process of this one, one message is refused, which ends the attempt.
 	stepsOfFailover = scenario{
