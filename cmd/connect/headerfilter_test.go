@@ -10,6 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/tidegate/tidegate/internal/devbroker"
+	"github.com/tidegate/tidegate/internal/headerexpr"
+	"github.com/tidegate/tidegate/tests/realkafka"
 )
 
 // headerFilter runs the sub-command as its own process would.
@@ -78,4 +80,52 @@ func TestHeaderFilterTestShowsWhatItKeepsOfATopic(t *testing.T) {
 	out, err = headerFilter(t, "test", "env:prod", "--topic", "none", servers)
 	require.Error(t, err)
 	require.Contains(t, out, `topic "none"`)
+}
+
+// A transaction's marker takes the last offset of a partition and is no record: who waits for a record there waits for ever.
+func TestHeaderFilterTestEndsBehindTransactions(t *testing.T) {
+	kafka := realkafka.Start(t, realkafka.Options{})
+	topic := kafka.Topic(t, 3)
+	for partition, commit := range []bool{true, false} { // the third has nothing
+		cl, err := kgo.NewClient(kgo.SeedBrokers(kafka.Bootstrap()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.TransactionalID(topic))
+		require.NoError(t, err)
+		for range 2 {
+			require.NoError(t, cl.BeginTransaction())
+			for _, env := range []string{"prod", "test"} {
+				require.NoError(t, cl.ProduceSync(t.Context(), &kgo.Record{
+					Topic: topic, Partition: int32(partition), Headers: []kgo.RecordHeader{{Key: "env", Value: []byte(env)}},
+				}).FirstErr())
+			}
+			require.NoError(t, cl.EndTransaction(t.Context(), kgo.TransactionEndTry(commit)))
+		}
+		cl.Close()
+	}
+	for limit, want := range map[string]string{"20": "4 of 8 records kept", "8": "4 of 8 records kept", "3": " of 3 records kept"} {
+		out, err := headerFilter(t, "test", "env:prod", "--topic", topic, "--limit", limit, "--bootstrap-servers", strings.Join(kafka.Bootstrap(), ","))
+		require.NoError(t, err, out)
+		require.Contains(t, out, want)
+	}
+}
+
+func TestTrialIsDoneWithAPartitionWhateverHoldsItsLastOffset(t *testing.T) {
+	for name, tc := range map[string]struct {
+		records []*kgo.Record
+		seen    int
+		left    bool
+	}{
+		"a record":                     {[]*kgo.Record{{Offset: 0}, {Offset: 1}, {Offset: 2}}, 3, false},
+		"a hole, and more behind it":   {[]*kgo.Record{{Offset: 0}, {Offset: 3}}, 1, false},
+		"not there yet":                {[]*kgo.Record{{Offset: 0}, {Offset: 1}}, 2, true},
+		"more came in the meantime":    {[]*kgo.Record{{Offset: 1}, {Offset: 2}, {Offset: 3}, {Offset: 4}}, 2, false},
+		"of a partition that is ended": {[]*kgo.Record{{Offset: 7, Partition: 1}, {Offset: 0}}, 1, true},
+	} {
+		expr, err := headerexpr.Parse("a:1", headerexpr.VVR)
+		require.NoError(t, err)
+		trial := trial{filterArgs: filterArgs{out: new(bytes.Buffer), expr: expr, limit: 10}, left: map[int32]int64{0: 3}}
+		for _, r := range tc.records {
+			require.NoError(t, trial.see(r))
+		}
+		require.Equal(t, tc.seen, trial.seen, name)
+		require.Equal(t, tc.left, len(trial.left) > 0, name)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -41,7 +42,7 @@ type wants struct {
 	sasl bool
 	// mechanisms are those it offers.
 	mechanisms []string
-	// cert is set where it hung up after the TLS handshake, as it does on a client that shows no certificate.
+	// cert is set where it asked for a certificate of the client, and said no.
 	cert bool
 }
 
@@ -140,23 +141,40 @@ func inspect(ctx context.Context, addr string, conf *tls.Config) (wants, error) 
 	conf = conf.Clone()
 	// What the certificate is worth was asked before, by the client. Nothing is told to the listener here.
 	conf.InsecureSkipVerify, conf.VerifyConnection = true, nil //nolint:gosec // see above
+	asked := showing(conf)
 	w, err = interview(ctx, addr, conf)
 	w.tls = true
-	if _, dialed := errors.AsType[*dialError](err); dialed {
-		return wants{}, err
-	}
 	if err == nil {
 		return w, nil
 	}
-	// It has shaken hands, and hung up. Only an alert says that it wants a certificate: a proxy whose broker is down hangs up too.
-	if alert, ok := errors.AsType[*net.OpError](err); !ok || alert.Op != "remote error" {
+	// Only an alert says that the certificate, or that there is none, is not accepted: a proxy whose broker is down hangs up
+	// too. TLS 1.2 says so within the handshake, TLS 1.3 behind it.
+	if alert, ok := errors.AsType[*net.OpError](err); !ok || alert.Op != "remote error" || !asked.Load() {
 		return wants{}, err
 	}
 	w.cert = true
 	return w, nil
 }
 
+// showing has conf show the certificates that it has, and returns whether a listener has asked for one.
+func showing(conf *tls.Config) *atomic.Bool {
+	var asked atomic.Bool
+	certs := conf.Certificates
+	conf.GetClientCertificate = func(of *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		asked.Store(true)
+		for i := range certs {
+			if of.SupportsCertificate(&certs[i]) == nil {
+				return &certs[i], nil
+			}
+		}
+		return &tls.Certificate{}, nil
+	}
+	return &asked
+}
+
 type dialError struct{ error }
+
+func (e *dialError) Unwrap() error { return e.error }
 
 // interview opens a connection, with TLS where conf is set, and asks. A listener that does not answer in Kafka's protocol
 // is an error, a *dialError where there is no connection, or no TLS.

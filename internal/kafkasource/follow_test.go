@@ -1,11 +1,16 @@
 package kafkasource
 
 import (
+	"net"
 	"regexp"
+	"strconv"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidegate/tidegate/internal/offsets"
 	"github.com/tidegate/tidegate/internal/splits"
@@ -150,6 +155,78 @@ func TestRecreatedTopicOfAPatternIsReadFromItsFirstRecord(t *testing.T) {
 		require.Contains(t, later.log.String(), "topics of the checkpoint were deleted and created again")
 		require.Empty(t, s.seat.fatal)
 	})
+}
+
+// What the group has committed for a topic is not of the one that was created again under its name, and may outlive it:
+// a commit on its way when the topic was deleted. At that offset, records of the new one would be passed over.
+func TestSoloReadsARecreatedTopicFromItsFirstRecordWhateverTheGroupHasCommitted(t *testing.T) {
+	c, b := controlled(t)
+	hide, tell := hideTopics(c), staleCommits(c, "p", 2)
+	b.create("p")
+	b.commit("g", "p", 0)
+	s := newSolo(t, b, func(c *Config) {
+		soloDiscovering(fromGroup(offsets.ResetNone))(c)
+		c.MetadataInterval = 5 * soon
+		c.Subscription = splits.Subscription{Pattern: regexp.MustCompile("^(?:p.*)$")}
+	}).begin()
+	b.produce("p", 0, "a", "b", "c", "d")
+	require.Len(t, s.read(4), 4)
+	b.remove("p")
+	s.logged("partitions are not there any more and no longer read")
+	hide.Store(true) // it has records by the time it is seen: else every offset would be beyond its end
+	tell.Store(true)
+	b.create("p")
+	b.produce("p", 0, "x", "y", "z")
+	hide.Store(false)
+	require.Equal(t, []string{"p-0@0=x", "p-0@1=y", "p-0@2=z"}, s.read(3))
+	tell.Store(false)
+	require.NoError(t, s.Close(t.Context()))
+	require.EqualValues(t, 3, b.committed("g", "p")[0].At)
+	require.Empty(t, s.seat.fatal)
+}
+
+// hideTopics answers, while it is told to, whoever asks for all topics that there is none.
+func hideTopics(c *kfake.Cluster) *atomic.Bool {
+	var hide atomic.Bool
+	host, port, err := net.SplitHostPort(c.ListenAddrs()[0])
+	if err != nil {
+		panic(err)
+	}
+	at, _ := strconv.Atoi(port)
+	c.ControlKey(int16(kmsg.Metadata), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if !hide.Load() || len(kreq.(*kmsg.MetadataRequest).Topics) > 0 {
+			return nil, nil, false
+		}
+		resp := kreq.ResponseKind().(*kmsg.MetadataResponse)
+		resp.Brokers = []kmsg.MetadataResponseBroker{{Host: host, Port: int32(at)}}
+		return resp, nil, true
+	})
+	return &hide
+}
+
+// staleCommits answers, while it is told to, that the group has committed this offset of a topic's first partition.
+func staleCommits(c *kfake.Cluster, topic string, at int64) *atomic.Bool {
+	var tell atomic.Bool
+	c.ControlKey(int16(kmsg.OffsetFetch), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if !tell.Load() {
+			return nil, nil, false
+		}
+		req := kreq.(*kmsg.OffsetFetchRequest)
+		resp := req.ResponseKind().(*kmsg.OffsetFetchResponse)
+		rp := kmsg.NewOffsetFetchResponseGroupTopicPartition()
+		rp.Offset = at
+		rt := kmsg.NewOffsetFetchResponseGroupTopic()
+		rt.Topic, rt.TopicID, rt.Partitions = topic, c.TopicInfo(topic).TopicID, append(rt.Partitions, rp)
+		for _, g := range req.Groups {
+			rg := kmsg.NewOffsetFetchResponseGroup()
+			rg.Group, rg.Topics = g.Group, append(rg.Topics, rt)
+			resp.Groups = append(resp.Groups, rg)
+		}
+		return resp, nil, true
+	})
+	return &tell
 }
 
 // One that cannot be described for a while would else count as read to its end, for good.
