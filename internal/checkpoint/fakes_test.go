@@ -79,6 +79,8 @@ type counter struct {
 	verified  bool
 	refused   error         // by Verify
 	hold      chan struct{} // holds up Pause
+	publish   bool          // what it resolves is to be published
+	commits   chan struct{} // holds up CommitOffsets
 }
 
 func (c *counter) state() SourceState {
@@ -94,7 +96,9 @@ func (c *counter) Resolve(_ context.Context, r *SourceState) (SourceState, error
 	if r != nil {
 		return *r, nil
 	}
-	return c.state(), nil
+	s := c.state()
+	s.Publish = c.publish
+	return s, nil
 }
 func (c *counter) Start(tag Tag, from SourceState) {
 	c.mu.Lock()
@@ -115,6 +119,9 @@ func (c *counter) Pause(ctx context.Context) (SourceState, error) {
 	return c.state(), nil
 }
 func (c *counter) CommitOffsets(_ context.Context, s SourceState) error {
+	if c.commits != nil {
+		<-c.commits
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.committed = s.Splits[0].Offset

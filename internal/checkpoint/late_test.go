@@ -109,6 +109,36 @@ func TestTwoSourcesThatFollowTogetherBothJoin(t *testing.T) {
 	})
 }
 
+func TestStartsAtTheEndArePublishedThoughOthersAreOnTheirWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.start()
+		require.NoError(t, b.srcSeat.Close(t.Context(), false))
+		slow := make(chan struct{})
+		var seats []*Seat
+		var late []*counter
+		for i, key := range []string{"slow", "second", "third"} {
+			seat, err := b.stream.DeclareSource(SourceDeclaration{Key: key, Checkpoint: b.srcSeat.source.Checkpoint, OpenStore: b.store.open})
+			require.NoError(t, err)
+			seats, late = append(seats, seat), append(late, &counter{at: int64(7 + i), publish: true})
+		}
+		late[0].commits = slow
+		for i, seat := range seats {
+			require.NoError(t, seat.JoinSource(t.Context(), late[i], 1))
+		}
+		synctest.Wait()
+		close(slow)
+		synctest.Wait()
+		for i, src := range late {
+			assert.EqualValues(t, 7+i, src.committed, "nothing was read, and no checkpoint was due")
+		}
+		for _, seat := range seats {
+			require.NoError(t, seat.Close(t.Context(), false))
+		}
+		b.sinkSeat.Leave()
+	})
+}
+
 func TestFirstChildOfASequenceWaitsForTheSinksOfItsStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -80,6 +80,8 @@ type source struct {
 	atEnd, closing, last, final bool
 	finalAt                     uint64
 	verified                    bool
+	// publish is set until the positions that it begins with are on their way to the consumer group, where that is due.
+	publish bool
 }
 
 type sink struct {

@@ -286,7 +286,7 @@ func (r *run) deleteRecords() {
 	}
 }
 
-// offsetCommits sends positions to the consumer groups one after another; of those that wait, only the newest.
+// offsetCommits sends positions to the consumer groups one after another; of those that wait, the newest of each source.
 type offsetCommits struct {
 	mu      sync.Mutex
 	busy    bool
@@ -299,6 +299,10 @@ func (o *offsetCommits) commit(r *run, a CommitOffsets) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.busy {
+		// Race: positions of one source that begins wait, and those of another come before they are sent.
+		if o.waiting != nil {
+			a.Positions = mergeInto(o.waiting.Positions, a.Positions)
+		}
 		o.waiting = &a
 		return
 	}

@@ -204,7 +204,10 @@ func (m *Machine) dropFrom(n uint64) {
 		if c.entry.Checkpoint < n {
 			continue
 		}
-		m.positions = mergeInto(m.positions, c.entry.Before)
+		for j := len(m.checkpoints) - 1; j >= i; j-- {
+			// One after another, since a source that joined late is only in those after it came.
+			m.positions = mergeInto(m.positions, m.checkpoints[j].entry.Before)
+		}
 		for _, d := range m.checkpoints[i:] {
 			m.do(Report{What: ReportGivenUp, Checkpoint: d.entry.Checkpoint})
 			m.freeIDs(d.entry, idDirty)
@@ -232,17 +235,17 @@ func (m *Machine) onResolved(ev Resolved) {
 		return
 	}
 	s.status, s.state = sourceWaiting, ev.State
+	s.publish = (s.publish || ev.State.Publish) && !m.breaks(RulePublish)
 	m.positions = mergeInto(m.positions, []SourceState{ev.State})
 }
 
 // enterInitIDs follows the record that no longer holds what was settled: only now may ids be initialised (rule 6).
 func (m *Machine) enterInitIDs() {
 	m.phase = phaseInitIDs
-	if slices.ContainsFunc(m.sources, func(s source) bool { return s.state.Publish }) {
-		// The positions are durable, and no transaction is left to be committed (rule 1). As in Flink, whose first checkpoint
-		// commits starts that are numbers, the group shows where a job stands that waits for its first record; and where the
-		// store is lost then, the next start is refused instead of passing over what came in between.
-		m.do(CommitOffsets{Checkpoint: m.nextCheckpoint - 1, Positions: m.positions})
+	for i := range m.sources {
+		if s := &m.sources[i]; s.status == sourceWaiting {
+			m.publish(s)
+		}
 	}
 	for i := range m.sinks {
 		s := &m.sinks[i]
@@ -254,6 +257,18 @@ func (m *Machine) enterInitIDs() {
 		for id := range s.ids {
 			s.ids[id] = idFree
 		}
+	}
+}
+
+// publish brings the positions that a source begins with to the consumer group, once they are durable. Nothing is left to
+// be committed before them, since the source has emitted nothing in this process, and what it had in an earlier one was
+// settled by the recovery (rule 1). As in Flink, whose first checkpoint commits starts that are numbers, the group shows
+// where a job stands that waits for its first record; and where the store is lost then, the next start is refused instead
+// of passing over what came in between.
+func (m *Machine) publish(s *source) {
+	if s.publish {
+		s.publish = false
+		m.do(CommitOffsets{Checkpoint: m.nextCheckpoint - 1, Positions: []SourceState{s.state}})
 	}
 }
 
@@ -287,6 +302,8 @@ func (m *Machine) onJoined(ev Joined) {
 	}
 	restored := stateOf(m.positions, ev.Source)
 	if restored != nil {
+		// The recovery had nobody to publish it by.
+		s.publish = true
 		m.do(Verify{Key: ev.Source, Source: restored})
 		return
 	}
@@ -303,10 +320,16 @@ func (m *Machine) startWaiting() bool {
 	for i := range m.sources {
 		s := &m.sources[i]
 		if s.status == sourceWaiting && m.recorded(s) {
-			s.status = sourceRunning
-			m.do(StartSource{Attempt: m.attempt, State: s.state})
+			m.startSource(s)
 			return true
 		}
 	}
 	return false
+}
+
+// startSource has a source begin whose positions are durable (rule 2).
+func (m *Machine) startSource(s *source) {
+	m.publish(s)
+	s.status = sourceRunning
+	m.do(StartSource{Attempt: m.attempt, State: s.state})
 }

@@ -145,8 +145,8 @@ func (m *Machine) startAttempt() {
 		if s.status != sourceRunning && !(s.status == sourceWaiting && m.recorded(s)) {
 			continue
 		}
-		s.status, s.state = sourceRunning, *stateOf(m.positions, s.key)
-		m.do(StartSource{Attempt: m.attempt, State: s.state})
+		s.state = *stateOf(m.positions, s.key)
+		m.startSource(s)
 	}
 	m.do(StopTimer{Timer{Kind: TimerHalt, Of: m.attempt}})
 	m.do(SetTimer{Timer: Timer{Kind: TimerInterval}, After: m.cfg.Interval})

@@ -24,6 +24,8 @@ const (
 	RuleIDHeld
 	// RuleRestartRecord: a new attempt begins without a record of the barrier it begins at.
 	RuleRestartRecord
+	// RulePublish: positions that another resolution might not give again are not published when they are durable.
+	RulePublish
 )
 
 func (m *Machine) breaks(r Rule) bool { return r != RuleNone && m.broken == r }

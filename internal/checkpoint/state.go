@@ -40,7 +40,7 @@ type SourceState struct {
 	Finished bool
 	// Parallelism and Index are the static share of partitions this source reads; 1 and 0 where it reads all.
 	Parallelism, Index int32
-	// Publish asks that the positions are in the consumer group before anything is read, since to resolve them again would
+	// Publish asks that the positions go to the consumer group before anything is read, since to resolve them again would
 	// give others, as with the end of the log. It is no part of a record, and Equal does not look at it.
 	Publish bool
 }

@@ -17,7 +17,7 @@ import (
 //
 // Commands: new [interval=] [min_pause=] [timeout=] [max_concurrent=] [tolerable=] [max_restarts=] [allow_non_restored]
 // [sources=a,b] [sinks=x,y] [pool=3] [policy=replay|fail|continue] [restore] begins with the record that the Machine
-// before had written last; every other command is an event in the words of its String method, see traceEvent.
+// before had written last; resolved takes publish where the positions might be others the next time; every other command is an event in the words of its String method, see traceEvent.
 func TestTraces(t *testing.T) {
 	datadriven.Walk(t, "testdata/traces", func(t *testing.T, path string) {
 		tr := &tracer{}
@@ -122,7 +122,7 @@ func (tr *tracer) event(t *testing.T, d *datadriven.TestData) Event {
 	position := func() SourceState {
 		at, err := strconv.ParseInt(str("at", "0"), 10, 64)
 		require.NoError(t, err)
-		st := SourceState{Source: str("src", "src"), Parallelism: 1, Finished: d.HasArg("finished")}
+		st := SourceState{Source: str("src", "src"), Parallelism: 1, Finished: d.HasArg("finished"), Publish: d.HasArg("publish")}
 		st.Splits = []Split{{Topic: "t", Offset: at, Stop: NoStop, LeaderEpoch: -1}}
 		return st
 	}

@@ -25,27 +25,29 @@ func TestResolveFollowsTheStartUpMode(t *testing.T) {
 		want  []int64
 		log   string
 		err   string
+		// anew is set where another resolution might give other positions.
+		anew bool
 	}{
 		"earliest":               {start: offsets.Start{Mode: offsets.EarliestStart}, want: []int64{0, 0}, log: `from="earliest: 2"`},
-		"latest":                 {start: offsets.Start{Mode: offsets.LatestStart}, want: []int64{4, 2}, log: `from="latest: 2"`},
+		"latest":                 {start: offsets.Start{Mode: offsets.LatestStart}, want: []int64{4, 2}, log: `from="latest: 2"`, anew: true},
 		"group":                  {start: group("full", offsets.ResetNone), want: []int64{1, 2}, log: `from="committed offset: 2"`},
 		"half a group, earliest": {start: group("half", offsets.ResetEarliest), want: []int64{3, 0}, log: `from="committed offset: 1; offset_reset earliest: 1"`},
-		"half a group, latest":   {start: group("half", offsets.ResetLatest), want: []int64{3, 2}, log: `offset_reset latest: 1`},
+		"half a group, latest":   {start: group("half", offsets.ResetLatest), want: []int64{3, 2}, log: `offset_reset latest: 1`, anew: true},
 		"half a group, none":     {start: group("half", offsets.ResetNone), err: `group "half" has no committed offset for partitions a 1`},
 		"new group, none":        {start: group("new", offsets.ResetNone), err: `group "new" has no committed offset for partitions a 0, 1`},
 		"beyond the end, none":   {start: group("beyond", offsets.ResetNone), err: `a-1 at 99, log ends at 2`},
-		"beyond the end, latest": {start: group("beyond", offsets.ResetLatest), want: []int64{1, 2}, log: "offset is not in the log"},
+		"beyond the end, latest": {start: group("beyond", offsets.ResetLatest), want: []int64{1, 2}, log: "offset is not in the log", anew: true},
 		"timestamp": {
 			start: offsets.Start{Mode: offsets.TimestampStart, TimestampMS: 1002}, want: []int64{2, 2},
-			log: `partitions have no record since startup.timestamp, and begin at their end" partitions="a 1"`},
+			log: `partitions have no record since startup.timestamp, and begin at their end" partitions="a 1"`, anew: true},
 		"specific": {
 			start: offsets.Start{Mode: offsets.SpecificStart, Group: "full", Reset: offsets.ResetEarliest, Offsets: offsets.Specific{
 				splits.Partition{Topic: "a", Partition: 0}: 3}},
-			want: []int64{3, 2}, log: `from="committed offset: 1; specific offset: 1"`},
+			want: []int64{3, 2}, log: `from="committed offset: 1; specific offset: 1"`, anew: true},
 		"specific beyond the end": {
 			start: offsets.Start{Mode: offsets.SpecificStart, Reset: offsets.ResetEarliest, Offsets: offsets.Specific{
 				splits.Partition{Topic: "a", Partition: 0}: 9, splits.Partition{Topic: "a", Partition: 1}: 1}},
-			want: []int64{0, 1}, log: `offset=9 log_start=0 log_end=4 begins_at=0`},
+			want: []int64{0, 1}, log: `offset=9 log_start=0 log_end=4 begins_at=0`, anew: true},
 		"specific of no partition": {
 			start: offsets.Start{Mode: offsets.SpecificStart, Reset: offsets.ResetEarliest, Offsets: offsets.Specific{
 				splits.Partition{Topic: "a", Partition: 9}: 9}},
@@ -64,6 +66,10 @@ func TestResolveFollowsTheStartUpMode(t *testing.T) {
 			}
 			require.NoError(t, err)
 			require.Equal(t, tc.want, offsetsOf(state))
+			require.Equal(t, tc.anew, state.Publish, "is the group to know of it before anything is read")
+			again, err := newSource(t, cfg).Resolve(t.Context(), &state)
+			require.NoError(t, err)
+			require.False(t, again.Publish, "what is restored was published by the recovery")
 			require.Contains(t, s.log.String(), tc.log)
 			require.NoError(t, lookErr)
 			requireAgreement(t, state, looked)
