@@ -23,7 +23,7 @@ var accepted = []Property{
 	{Name: "client.id", Sides: both, kind: text, Default: "see `client_id_prefix`; of a sink `tidegate-` and its label or path",
 		Effect: "What the brokers see in logs, quotas and metrics. A source adds its index and what a client is for, as with `client_id_prefix`."},
 	{Name: "client.rack", Sides: Source, kind: text, Default: "none",
-		Effect: "Where the process runs: replicas of the same rack are read from, if the brokers have a replica selector (KIP-392)."},
+		Effect: "The same as `rack`."},
 	{Name: "compression.type", Sides: Sink, kind: oneOf, options: []string{"none", "gzip", "snappy", "lz4", "zstd"}, Default: "none",
 		Effect: "How batches are compressed."},
 	{Name: "connections.max.idle.ms", Sides: both, kind: millis, least: 100, most: 900_000, Default: "30000",

@@ -14,7 +14,14 @@ import (
 	"github.com/tidegate/tidegate/internal/splits"
 )
 
-const fetchMaxWait = 500 * time.Millisecond // Kafka's default of fetch.max.wait.ms
+const (
+	fetchMaxWait = 500 * time.Millisecond // Kafka's default of fetch.max.wait.ms
+	// replicaRecheck is how long a partition is read from a replica that is no leader until the leader is asked again whom to
+	// read from. Java's client asks it at once when the replica's connection is lost. This one only looks for another leader
+	// then, finds the one it knew, and goes on trying the replica; by itself it asks again after half an hour. A question
+	// costs one round trip.
+	replicaRecheck = 5 * time.Second
+)
 
 // attempt is one run between two failovers. Reader.mu guards it, but for tag, ahead and ctx, which never change.
 type attempt struct {

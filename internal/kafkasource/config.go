@@ -36,6 +36,8 @@ type Config struct {
 	Stop          offsets.Stop
 	Restore       offsets.Restore
 	ReadCommitted bool
+	// Rack is where the process runs: what has a replica there is read from it (KIP-392). Empty: from leaders.
+	Rack string
 	// Filter keeps records by their headers; nil keeps all.
 	Filter *headerexpr.Expr
 

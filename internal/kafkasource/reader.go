@@ -66,6 +66,8 @@ type Reader struct {
 	// unpack unpacks batches, of up to unpackLimit bytes.
 	unpack kgo.Decompressor
 	limit  int64
+	// hooks are more of them on the attempts' clients, for tests that listen.
+	hooks []kgo.Hook
 
 	// background are the goroutines that Close waits for, stop ends them.
 	background sync.WaitGroup
@@ -363,11 +365,13 @@ func (r *Reader) consumerOptions(assigned map[string]map[int32]kgo.Offset) ([]kg
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		// Rule 11: control records tell that the position has moved.
 		kgo.KeepControlRecords(),
-		kgo.WithHooks(r.ear),
+		kgo.WithHooks(append(r.hooks, r.ear)...),
 		kgo.FetchIsolationLevel(isolation),
 		// A partition that is added is fetched only when the fetch under way at its broker is answered. The client's own
 		// default is 5 s.
 		kgo.FetchMaxWait(fetchMaxWait),
+		kgo.Rack(r.cfg.Rack),
+		kgo.RecheckPreferredReplicaInterval(replicaRecheck),
 	)
 	return append(opts, r.cfg.Connection.Properties.Consumer()...), nil
 }

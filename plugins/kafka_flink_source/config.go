@@ -100,6 +100,13 @@ func propertiesFromConfig(p *benthosx.Parser, c *config) {
 		}
 		c.reader.Connection = c.reader.Connection.WithClientID(prefix)
 	}
+	c.reader.Rack = p.String(fieldRack)
+	if rack := properties.Text("client.rack"); rack != "" {
+		if c.reader.Rack != "" && rack != c.reader.Rack {
+			p.Fail([]string{fieldRack}, "%q, and properties.client.rack is %q; remove one of them", c.reader.Rack, rack)
+		}
+		c.reader.Rack = rack
+	}
 	if level := properties.Text("isolation.level"); level != "" {
 		if c.reader.ReadCommitted && level != readCommitted {
 			p.Fail([]string{fieldIsolationLevel}, "%s, and properties.isolation.level is %s; remove one of them", readCommitted, level)

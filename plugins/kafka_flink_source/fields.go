@@ -12,6 +12,7 @@ const (
 	fieldPartitions     = "partitions"
 	fieldGroupID        = "group_id"
 	fieldClientIDPrefix = "client_id_prefix"
+	fieldRack           = "rack"
 	fieldParallelism    = "parallelism"
 	fieldIndex          = "index"
 

@@ -34,6 +34,11 @@ func spec() *service.ConfigSpec {
 				Example("orders-copy"),
 			service.NewStringField(fieldClientIDPrefix).Default("").Advanced().
 				Description("Begins the client ids that the brokers see. Default: the group id, else `tidegate-` and the component's label or path."),
+			service.NewStringField(fieldRack).Default("").Advanced().
+				Description("Where the process runs, such as an availability zone, by Kafka's `client.rack`. Partitions are read from a replica "+
+					"whose broker has the same `broker.rack`, where the brokers' `replica.selector.class` is "+
+					"`org.apache.kafka.common.replica.RackAwareReplicaSelector`, else from their leaders.").
+				Example("eu-central-1a").Example("${ZONE}"),
 			benthosx.IntField(fieldParallelism, fieldParallelism, 1, 1,
 				"How many processes share the partitions, each with its own `index`, its own checkpoints and, by the index, its own transactional ids. A whole number.").Advanced(),
 			benthosx.IntField(fieldIndex, fieldIndex, 0, 0,
@@ -90,6 +95,9 @@ root = [
   },
   if this.isolation_level.or("read_uncommitted").string().lowercase() == "read_committed" && $properties.get("isolation~1level").or("read_committed").string().lowercase() != "read_committed" {
     "properties.isolation.level and isolation_level say different things; remove one of them"
+  },
+  if this.rack.or("").string() != "" && $properties.get("client~1rack").or(this.rack).string() != this.rack.string() {
+    "properties.client.rack and rack say different things; remove one of them"
   },
   if $cp.exists("interval") && $cp.store.or("").string().trim() == "" {
     "checkpoint.store is required: the label of the cache that keeps the checkpoints, one of pebble, checkpoint_file or checkpoint_memory"

@@ -121,6 +121,7 @@ func TestBadInput(t *testing.T) {
 		"keep running without a bound":        {with("", "bounded: { keep_running: true }"), "bounded.keep_running has no effect with bounded.mode: unbounded", "bounded.keep_running has no effect"},
 		"isolation twice":                     {with("", "isolation_level: read_committed\nproperties: { isolation.level: read_uncommitted }"), "properties.isolation.level and isolation_level say different things", "isolation_level: read_committed, and properties.isolation.level is read_uncommitted"},
 		"client id twice":                     {with("", "client_id_prefix: a\nproperties: { client.id: b }"), "properties.client.id and client_id_prefix say different things", `client_id_prefix: "a", and properties.client.id is "b"`},
+		"rack twice":                          {with("", "rack: a\nproperties: { client.rack: b }"), "properties.client.rack and rack say different things", `rack: "a", and properties.client.rack is "b"`},
 		"unknown isolation":                   {with("", "isolation_level: dirty"), `"dirty" is not one of`, `isolation_level: "dirty"`},
 		"unknown metadata":                    {with("", "metadata: [ topic, colour ]"), `metadata: "colour" is not one of topic, partition`, `metadata: "colour"`},
 		"metadata twice":                      {with("", "metadata: [ topic, topic ]"), "metadata lists an item twice", ""},
@@ -259,6 +260,7 @@ bootstrap_servers: "a:1, b:2"
 topics: [ orders, users ]
 group_id: g
 client_id_prefix: mine
+rack: zone-1
 check_duplicated_group_id: true
 startup: { mode: Earliest-Offset, offset_reset: latest, ignore_missing_state: true }
 bounded: { mode: latest-offset }
@@ -291,6 +293,7 @@ checkpoint:
 	require.Equal(t, []string{"key", "leader_epoch"}, c.metadata)
 	require.Equal(t, []string{"a:1", "b:2"}, c.reader.Connection.BootstrapServers)
 	require.Equal(t, "mine", c.reader.Connection.ClientID)
+	require.Equal(t, "zone-1", c.reader.Rack)
 	require.Equal(t, []string{"orders", "users"}, c.reader.Subscription.Topics)
 	require.Equal(t, offsets.Start{Mode: offsets.EarliestStart, Group: "g", Reset: offsets.ResetLatest}, c.reader.Start)
 	require.Equal(t, offsets.LatestStop, c.reader.Stop.Mode)
@@ -388,11 +391,15 @@ func TestMisspeltTopicsAreNotMissedAsWell(t *testing.T) {
 }
 
 func TestPropertiesReachTheConfig(t *testing.T) {
-	yaml := minimal + "properties: { isolation.level: read_committed, client.id: me, max.poll.records: 7 }"
+	yaml := minimal + "properties: { isolation.level: read_committed, client.id: me, max.poll.records: 7, client.rack: zone-2 }"
 	require.Empty(t, lint(t, yaml))
 	c, err := parse(t, yaml)
 	require.NoError(t, err)
 	require.True(t, c.reader.ReadCommitted)
 	require.Equal(t, 7, c.reader.MaxBatch)
 	require.Equal(t, "me", c.reader.Connection.ClientID)
+	require.Equal(t, "zone-2", c.reader.Rack)
+	require.Empty(t, lint(t, yaml+"\nrack: zone-2"), "the same twice")
+	_, err = parse(t, yaml+"\nrack: zone-2")
+	require.NoError(t, err)
 }

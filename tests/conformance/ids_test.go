@@ -39,7 +39,7 @@ var elsewhere = map[string]string{
 	"R3":  "wake-ups of Flink's split reader",
 	"R10": "pausing splits is Flink's watermark alignment, and there are no watermarks",
 	"R19": "as R10",
-	"R20": "there is no supplier to be called late: client.rack is a property, TestEveryPropertyHasItsEffectOnTheClient",
+	"R20": "there is no supplier to be called late: rack is a value, TestRackReadsFromTheNearestReplicaAndSurvivesItsDeath",
 	"R23": "an accessor of Flink's metrics in Java",
 
 	"G18": "nothing is deserialised; what a pipeline refuses takes the stream back to its last checkpoint: TestRefusedBatchTakesTheStreamBackToItsLastCheckpoint",

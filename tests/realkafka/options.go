@@ -22,6 +22,8 @@ type Options struct {
 	Features map[string]int
 	// Properties are added to every broker's server.properties, and win over the defaults of this package.
 	Properties map[string]string
+	// PerBroker are properties of single brokers: entry i is added to those of broker i, and wins over Properties.
+	PerBroker []map[string]string
 	// Secure adds listeners with TLS and SASL.
 	Secure *Secure
 	// JVM replaces the flags of the Java machine, which are chosen for a quick start and a small heap.
@@ -43,7 +45,7 @@ func (o Options) withDefaults() Options {
 
 // chosen tells whether the options ask for anything that a broker of the user's own need not have.
 func (o Options) chosen() bool {
-	return o.Brokers > 1 || len(o.Features) > 0 || len(o.Properties) > 0 || o.Secure != nil
+	return o.Brokers > 1 || len(o.Features) > 0 || len(o.Properties) > 0 || len(o.PerBroker) > 0 || o.Secure != nil
 }
 
 // endpoint is where one broker listens. Ports stay the same for the life of the cluster, also across restarts.
@@ -115,6 +117,9 @@ func (o Options) properties(i int, endpoints []endpoint, certs *Certs, dataDir s
 		}
 	}
 	maps.Copy(all, o.Properties)
+	if i < len(o.PerBroker) {
+		maps.Copy(all, o.PerBroker[i])
+	}
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		fmt.Fprintf(&b, "%s=%s\n", name, all[name])
