@@ -24,6 +24,10 @@ func (r *Reader) takeUp(ctx context.Context, a *attempt, topics []splits.Topic, 
 	if err != nil {
 		return fmt.Errorf("taking up partitions %s: %w", splits.Format(parts), err)
 	}
+	if len(begin) == 0 {
+		return nil // none of them has an end yet
+	}
+	parts = partitionsOf(begin)
 	killpoint.Hit("discovery", "found")
 	if r.adopt != nil {
 		if err := r.adopt(ctx, begin); err != nil {
@@ -54,6 +58,7 @@ func (r *Reader) beginnings(ctx context.Context, topics []splits.Topic, parts []
 	renewed := slices.ContainsFunc(parts, func(p splits.Partition) bool { return r.renewed[p] })
 	r.mu.Unlock()
 	p := newPlan(r.cfg, topics)
+	p.running = true
 	p.cfg.Start = offsets.Start{Mode: offsets.EarliestStart}
 	if !renewed && r.solo && r.cfg.Start.Mode == offsets.GroupStart {
 		// What the group has read of a partition is not new to it. Race: a process takes up a partition and commits; the
@@ -65,6 +70,7 @@ func (r *Reader) beginnings(ctx context.Context, topics []splits.Topic, parts []
 		return nil, err
 	}
 	r.reportReset(p.reset, begin)
+	r.warnEndless(p.endless)
 	slices.SortFunc(begin, checkpoint.CompareSplits)
 	return begin, nil
 }
@@ -83,14 +89,28 @@ func (r *Reader) reportTakenUp(parts []splits.Partition, begin []checkpoint.Spli
 	r.log.Info(what, "positions", describe(checkpoint.SourceState{Splits: begin}))
 }
 
-// warnIgnored says once of each partition that it is not read where discovery is off (rule 12).
-func (r *Reader) warnIgnored(parts []splits.Partition) {
-	fresh := slices.DeleteFunc(slices.Clone(parts), func(p splits.Partition) bool { return r.ignored[p] })
-	if len(fresh) == 0 {
-		return
+// warnEndless says once of each new partition that it waits for an end, which each look asks for again.
+func (r *Reader) warnEndless(parts []splits.Partition) {
+	if fresh := r.firstIgnored(parts); len(fresh) > 0 {
+		r.log.Warn("new partitions are not read yet: with bounded.mode: group-offsets they end where the group has committed, and it has "+
+			"committed nothing for them; they are read once it has", "partitions", splits.Format(fresh), "group", r.cfg.Stop.Group)
 	}
+}
+
+// firstIgnored returns those partitions of which nothing was said yet, and notes that something is now.
+func (r *Reader) firstIgnored(parts []splits.Partition) []splits.Partition {
+	fresh := slices.DeleteFunc(slices.Clone(parts), func(p splits.Partition) bool { return r.ignored[p] })
 	for _, p := range fresh {
 		r.ignored[p] = true
+	}
+	return fresh
+}
+
+// warnIgnored says once of each partition that it is not read where discovery is off (rule 12).
+func (r *Reader) warnIgnored(parts []splits.Partition) {
+	fresh := r.firstIgnored(parts)
+	if len(fresh) == 0 {
+		return
 	}
 	way := "discovery_interval is off: set it, such as 5m, or start again, which reads them from their first record"
 	switch {

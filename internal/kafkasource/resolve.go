@@ -94,6 +94,7 @@ func (r *Reader) Resolve(ctx context.Context, restored *checkpoint.SourceState) 
 		r.log.Warn("the checkpoint has positions of topics that are no longer in topics: they are kept and not read",
 			"partitions", splits.Format(p.unsubscribed))
 	}
+	r.warnEndless(p.endless)
 	if len(p.vanished) > 0 {
 		r.log.Warn("partitions of the checkpoint are not there any more: their positions are kept, and they are read on when they "+
 			"come back", "partitions", splits.Format(partitionsOf(p.vanished)))
@@ -199,6 +200,10 @@ type plan struct {
 	// topic is another one than that of the checkpoint.
 	vanished  []checkpoint.Split
 	recreated []splits.Partition
+	// running is set where the source reads already, and parts are what it has discovered. endless are new partitions that
+	// have no end to read to yet, and are not read until they have.
+	running bool
+	endless []splits.Partition
 }
 
 func newPlan(cfg Config, topics []splits.Topic) *plan {
@@ -246,9 +251,12 @@ func (p *plan) fresh(ctx context.Context, lookup offsets.Lookup, topics []splits
 	p.reset = starts.Replaced
 	out := make([]checkpoint.Split, 0, len(parts))
 	for _, at := range parts {
-		stop, err := p.cfg.Stop.Decide(at, answers)
+		stop, ok, err := p.stop(at, p.running)
 		if err != nil {
 			return nil, err
+		}
+		if !ok {
+			continue
 		}
 		if starts.At[at].Origin == offsets.FromTimestampEnd {
 			p.unmatched = append(p.unmatched, at)
@@ -256,6 +264,18 @@ func (p *plan) fresh(ctx context.Context, lookup offsets.Lookup, topics []splits
 		out = append(out, p.split(at, starts.At[at], stop))
 	}
 	return out, nil
+}
+
+// stop is where a partition ends. The second result is false where there is no such place yet: Flink's reader dies of it,
+// where the group has committed nothing for a partition that somebody has added. A source that keeps running can wait.
+func (p *plan) stop(at splits.Partition, isNew bool) (int64, bool, error) {
+	stop, err := p.cfg.Stop.Decide(at, p.answers)
+	var none *offsets.NoCommittedStopError
+	if isNew && p.cfg.Stop.KeepRunning && errors.As(err, &none) {
+		p.endless = append(p.endless, at)
+		return 0, false, nil
+	}
+	return stop, true, err
 }
 
 // restored resolves the positions of a checkpoint. Partitions it does not hold begin at their earliest offset (rule 3),
@@ -305,8 +325,12 @@ func (p *plan) restored(ctx context.Context, lookup offsets.Lookup, parts []spli
 		s, isKnown := known[at]
 		stop := s.Stop // rule 2: resolved once
 		if !isKnown || !p.cfg.Stop.Stops() || stop == checkpoint.NoStop {
-			if stop, err = p.cfg.Stop.Decide(at, answers); err != nil {
+			var ok bool
+			if stop, ok, err = p.stop(at, !isKnown); err != nil {
 				return nil, err
+			}
+			if !ok {
+				continue
 			}
 		}
 		if !isKnown {
