@@ -22,7 +22,26 @@ const (
 	// apiPatience is how long the API is asked: its server starts at the same time as the streams.
 	apiPatience = 15 * time.Second
 	apiPause    = 100 * time.Millisecond
+	// startPatience is how long the streams of the start may take to be made.
+	startPatience = 5 * time.Second
 )
+
+// awaitStart waits until Benthos has made the streams of its start. Race: each of them adds its paths to the router of the
+// HTTP API (github.com/gorilla/mux), which is served by then, while no lock keeps a request from looking through them. A
+// source that asks at once would so read what the main goroutine is writing for the next stream. Whoever asks from outside
+// at that moment does the same, and a stream that is made through the API adds its paths under way: that is Benthos's.
+func awaitStart(ctx context.Context, started <-chan struct{}) {
+	if started == nil {
+		return
+	}
+	t := time.NewTimer(startPatience)
+	defer t.Stop()
+	select {
+	case <-started:
+	case <-ctx.Done():
+	case <-t.C: // a build with a callback of its own in the place of ours
+	}
+}
 
 // apiAccess is how the process reaches its own HTTP API.
 type apiAccess struct {

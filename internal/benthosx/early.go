@@ -13,11 +13,10 @@ const earlyWait = 2 * time.Second
 
 // holdEarlyStop keeps a SIGTERM that comes before Benthos listens for it, when streams may be running already, from
 // ending the process on the spot: it is repeated once Benthos listens. A command that runs no stream ends by it as it
-// would without this, only a moment later.
-func holdEarlyStop(ended <-chan struct{}) service.CLIOptFunc {
+// would without this, only a moment later. It closes started when the streams of the start are made.
+func holdEarlyStop(ended <-chan struct{}, started chan struct{}) service.CLIOptFunc {
 	early := make(chan os.Signal, 1)
 	notifyStop(early)
-	started := make(chan struct{})
 	go func() {
 		select {
 		case <-ended:

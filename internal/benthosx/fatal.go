@@ -109,9 +109,13 @@ func Main(opts ...service.CLIOptFunc) int {
 	fatal.ended = ended
 	fatal.Unlock()
 	defer close(ended)
+	started := make(chan struct{})
+	sight.Lock()
+	sight.started = started
+	sight.Unlock()
 
 	opts = append([]service.CLIOptFunc{
-		holdEarlyStop(ended), service.CLIOptOnConfigParse(CheckTopology), service.CLIOptCustomRunFlags(nil, noteFile),
+		holdEarlyStop(ended, started), service.CLIOptOnConfigParse(CheckTopology), service.CLIOptCustomRunFlags(nil, noteFile),
 	}, opts...)
 	code, err := service.RunCLIToCode(context.Background(), opts...)
 	if err != nil {

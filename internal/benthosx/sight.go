@@ -29,6 +29,8 @@ var sight struct {
 	// noAPI is set by --no-api.
 	noAPI bool
 	api   apiAccess
+	// started is closed when Benthos has made the streams of its start; nil where nobody tells.
+	started <-chan struct{}
 }
 
 // view is what a look at one stream's config has found.
@@ -55,6 +57,7 @@ var errUnchecked = errors.New("checkpoints need a look at the whole config, whic
 func RequireTopology(ctx context.Context, res *service.Resources, incarnation int) (sinks int, err error) {
 	sight.Lock()
 	accepted, looked, v, file, api, resources := sight.accepted, sight.looked, sight.main, sight.file, sight.api, sight.resources
+	started := sight.started
 	sight.Unlock()
 	switch {
 	case accepted:
@@ -62,6 +65,7 @@ func RequireTopology(ctx context.Context, res *service.Resources, incarnation in
 	case !looked:
 		return 0, &TopologyError{errUnchecked}
 	case res.StreamID() != "":
+		awaitStart(ctx, started)
 		v, err = api.look(ctx, res.StreamID(), resources)
 	case incarnation > 1:
 		v, err = file.look()

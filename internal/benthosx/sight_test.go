@@ -1,12 +1,15 @@
 package benthosx
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/redpanda-data/benthos/v4/public/service"
 	"github.com/stretchr/testify/require"
@@ -67,6 +70,29 @@ func TestReloadedConfigIsReadAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// While Benthos makes the streams of its start, its HTTP API must not be asked: see awaitStart.
+func TestStreamsModeAsksNothingWhileStreamsAreMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		awaitStart(t.Context(), nil)
+		require.Zero(t, time.Since(began), "nobody tells")
+
+		started := make(chan struct{})
+		time.AfterFunc(time.Second, func() { close(started) })
+		awaitStart(t.Context(), started)
+		require.Equal(t, time.Second, time.Since(began))
+		awaitStart(t.Context(), started)
+		require.Equal(t, time.Second, time.Since(began), "a stream that comes later")
+
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		awaitStart(ctx, make(chan struct{}))
+		require.Equal(t, 2*time.Second, time.Since(began), "it is stopped")
+		awaitStart(t.Context(), make(chan struct{}))
+		require.Equal(t, 2*time.Second+startPatience, time.Since(began), "a build that replaced our callback")
+	})
 }
 
 func TestStreamsModeAsksItsOwnAPI(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -33,6 +34,7 @@ type duo struct {
 	dir     string
 	address string
 	p       *child.Process
+	launch  atomic.Pointer[launch]
 	rng     *rand.Rand
 	jobs    []*trial
 	// runs are the configs that the jobs have now.
@@ -123,9 +125,15 @@ func (d *duo) start() error {
 	d.unwhole = false
 	cmd := exec.Command(d.w.connect, "streams", "-o", "root.yaml", "-r", "resources.yaml", "streams")
 	cmd.Dir = d.dir
-	var err error
-	d.p, err = child.Start(cmd, d.log())
-	return err
+	said, err := os.ReadFile(d.log())
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if d.p, err = child.Start(cmd, d.log()); err != nil {
+		return err
+	}
+	d.launch.Store(&launch{p: d.p, log: d.log(), from: len(said)})
+	return nil
 }
 
 // streamOf is the part of a config that is a stream's own.
@@ -144,6 +152,7 @@ func streamOf(s scenario, n names) (string, error) {
 
 // ask asks the HTTP API.
 func (d *duo) ask(method, path, body string) (status int, text string, err error) {
+	d.launch.Load().await()
 	ctx, cancel := context.WithTimeout(context.Background(), stallLimit)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+d.address+path, strings.NewReader(body))
