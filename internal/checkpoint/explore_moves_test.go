@@ -29,22 +29,44 @@ func (w *world) moves() []move {
 			return w.step(Fired{Timer: t})
 		}})
 	}
-	if w.running && !w.paused && len(w.inFlight) == 0 && int(w.pos) < w.o.records {
-		out = append(out, move{fmt.Sprintf("emit %d", w.pos+1), false, func(w *world) error {
-			w.pos++
-			w.inFlight = append(w.inFlight, emitted{w.attempt, w.pos})
-			return nil
-		}})
+	for i := range w.readers {
+		out = append(out, w.readerMoves(i)...)
 	}
-	if w.running && int(w.pos) == w.o.records && !w.m.sourceOf(modelSource).atEnd {
-		out = append(out, move{"source is at its end", false, func(w *world) error {
-			return w.step(AtEnd{Attempt: w.attempt, Source: modelSource})
+	if w.end < int8(max(w.o.records, w.o.late)) {
+		out = append(out, move{fmt.Sprintf("record %d is there to be read", w.end+1), false, func(w *world) error {
+			w.end++
+			return nil
 		}})
 	}
 	if len(w.inFlight) > 0 && w.deliverable() {
 		out = append(out, move{fmt.Sprintf("deliver %d", w.inFlight[0].record), false, (*world).deliver})
 	}
 	return append(out, w.faultMoves()...)
+}
+
+// readerMoves are what a source's adapter may do.
+func (w *world) readerMoves(i int) (out []move) {
+	key, r := modelSources[i], &w.readers[i]
+	if i > 0 && w.o.late > 0 && !r.joined && w.m.phase == phaseRunning && (!w.o.next || w.m.released()) {
+		out = append(out, move{key + " joins", false, func(w *world) error {
+			w.readers[i].joined = true
+			return w.step(Joined{Source: key})
+		}})
+	}
+	if r.running && !r.paused && len(w.inFlight) == 0 && r.pos < min(r.stop, w.end) {
+		out = append(out, move{fmt.Sprintf("%s emits %d", key, r.pos+1), false, func(w *world) error {
+			r := &w.readers[i]
+			r.pos++
+			w.inFlight = append(w.inFlight, emitted{r.attempt, int8(i), r.pos})
+			return nil
+		}})
+	}
+	if r.running && r.pos == r.stop && !w.m.sourceOf(key).atEnd {
+		out = append(out, move{key + " is at its end", false, func(w *world) error {
+			return w.step(AtEnd{Attempt: w.readers[i].attempt, Source: key})
+		}})
+	}
+	return out
 }
 
 // deliverable tells whether the write of the message in flight would not block for an id.
@@ -75,7 +97,7 @@ func (w *world) deliver() error {
 		if w.txns[e.txn].state != txnOpen {
 			return w.step(Failed{Attempt: msg.attempt, Cause: errModel})
 		}
-		w.log = append(w.log, written{int8(i), msg.record, e.txn})
+		w.log = append(w.log, written{int8(i), msg.source, msg.record, e.txn})
 	}
 	return nil
 }
@@ -96,14 +118,15 @@ func (w *world) answers(i int) []move {
 		if len(w.inFlight) > 0 {
 			return nil
 		}
-		return []move{{a.String() + ": drained", false, take(i, Drained{a.Checkpoint, w.o.position(w.pos)})}}
+		source := sourceIndex(a.Source)
+		return []move{{a.String() + ": drained", false, take(i, Drained{a.Checkpoint, w.state(source, w.readers[source].pos)})}}
 	case Flush:
 		if e := w.endpoint(a.Sink); e.txn >= 0 && w.txns[e.txn].state != txnOpen {
 			return []move{{a.String() + ": fails", false, take(i, Failed{Attempt: e.attempt, Cause: errModel})}}
 		}
 		return []move{{a.String() + ": flushed", false, take(i, Flushed{a.Checkpoint, a.Sink})}}
 	case Halt:
-		if a.Key == modelSource && len(w.inFlight) > 0 && !w.o.oldAttempts {
+		if sourceIndex(a.Key) >= 0 && len(w.inFlight) > 0 && !w.o.oldAttempts {
 			return nil
 		}
 		return []move{{a.String() + ": halted", false, take(i, Halted{a.Attempt, a.Key})}}
@@ -233,14 +256,14 @@ func (w *world) faultMoves() []move {
 			return w.step(Failed{Attempt: w.m.attempt, Cause: errModel})
 		}})
 	}
-	if w.running && !w.m.closing() {
+	if w.readers[0].running && !w.m.closing() && w.o.late == 0 {
 		out = append(out, move{"soft stop", true, func(w *world) error {
 			// The engine has no message in flight any more when it closes the source.
 			if len(w.inFlight) > 0 {
 				return nil
 			}
-			w.paused = true
-			return w.step(Closing{Source: modelSource})
+			w.readers[0].paused = true
+			return w.step(Closing{Source: modelSources[0]})
 		}})
 	}
 	return out
@@ -266,7 +289,8 @@ func (w *world) fingerprint(b []byte) []byte {
 		if flags(r != nil); r == nil {
 			return
 		}
-		u(r.Number, r.LastCheckpoint, uint64(offsetOf(r.Positions)), uint64(len(r.Entries)))
+		u(r.Number, r.LastCheckpoint, uint64(len(r.Entries)))
+		b = fingerprintStates(b, r.Positions)
 		for i := range r.Entries {
 			b = fingerprintEntry(b, &r.Entries[i])
 		}
@@ -278,7 +302,7 @@ func (w *world) fingerprint(b []byte) []byte {
 	}
 	u(uint64(len(w.log)))
 	for _, l := range w.log {
-		u(uint64(l.sink), uint64(l.record), uint64(l.txn))
+		u(uint64(l.sink), uint64(l.source), uint64(l.record), uint64(l.txn))
 	}
 	record(w.durable)
 	record(w.visible)
@@ -290,17 +314,23 @@ func (w *world) fingerprint(b []byte) []byte {
 	for _, t := range w.timers {
 		u(uint64(t.Kind), t.Of)
 	}
-	flags(w.running, w.paused, w.over)
-	u(w.attempt, uint64(w.pos), uint64(len(w.inFlight)))
+	flags(w.over)
+	for i, r := range w.readers {
+		d := w.due[i]
+		flags(r.joined, r.running, r.paused, d.known, d.published)
+		u(r.attempt, uint64(r.pos), uint64(r.stop), uint64(d.begin), uint64(d.stop))
+	}
+	u(uint64(w.end), uint64(len(w.inFlight)))
 	for _, e := range w.inFlight {
-		u(e.attempt, uint64(e.record))
+		u(e.attempt, uint64(e.source), uint64(e.record))
 	}
 	for _, e := range w.endpoints {
 		u(e.attempt, uint64(e.id+1), uint64(e.txn+1))
 	}
 	m := w.m
 	u(uint64(m.phase), m.attempt, m.nextRecord, m.nextCheckpoint, uint64(m.tries), m.committing, uint64(m.barrier),
-		m.barrierNumber, uint64(m.declines), m.giveUp, uint64(m.restarts), uint64(offsetOf(m.positions)))
+		m.barrierNumber, uint64(m.declines), m.giveUp, uint64(m.restarts))
+	b = fingerprintStates(b, m.positions)
 	flags(m.unresolved, m.recordDue, m.resumeDue, m.intervalElapsed, m.pauseElapsed, m.restartRecorded, m.restartDelayOver)
 	record(m.known)
 	if flags(m.write != nil); m.write != nil {
@@ -308,8 +338,9 @@ func (w *world) fingerprint(b []byte) []byte {
 		flags(m.write.essential)
 	}
 	for _, s := range m.sources {
-		u(uint64(s.status), s.finalAt, uint64(offsetOf([]SourceState{withSplit(s.state)})))
-		flags(s.paused, s.drained, s.halted, s.atEnd, s.closing, s.last, s.final)
+		u(uint64(s.status), s.finalAt)
+		b = fingerprintStates(b, []SourceState{s.state})
+		flags(s.paused, s.drained, s.halted, s.atEnd, s.closing, s.last, s.final, s.verified, s.publish)
 	}
 	for _, s := range m.sinks {
 		for _, id := range s.ids {
@@ -326,16 +357,22 @@ func (w *world) fingerprint(b []byte) []byte {
 	return b
 }
 
-func withSplit(s SourceState) SourceState {
-	if len(s.Splits) == 0 {
-		s.Source, s.Splits = modelSource, []Split{{}}
+// fingerprintStates takes what a model's states may differ in; they are few.
+func fingerprintStates(b []byte, states []SourceState) []byte {
+	b = append(b, byte(len(states)))
+	for _, s := range states {
+		b = append(b, byte(sourceIndex(s.Source)), byte(len(s.Splits)))
+		for _, p := range s.Splits {
+			b = append(b, byte(p.Offset), byte(p.Stop))
+		}
 	}
-	return s
+	return b
 }
 
 func fingerprintEntry(b []byte, e *Entry) []byte {
 	b = binary.AppendUvarint(b, e.Checkpoint)
-	b = append(b, byte(offsetOf(e.Before)), byte(offsetOf(e.After)), byte(len(e.Committables)))
+	b = fingerprintStates(fingerprintStates(b, e.Before), e.After)
+	b = append(b, byte(len(e.Committables)))
 	for _, c := range e.Committables {
 		b = append(b, byte(c.ProducerID))
 	}

@@ -9,7 +9,8 @@ import (
 // The explorer drives the product's own Machine through every interleaving of its environment: the answers to its
 // actions in any order, crashes with the write under way landed or not, power cuts, transactions that the broker times
 // out, nacks, failed and unknown writes, timeouts, stops. world is that environment: one partition of n records, k
-// sinks that each get all of them, and a broker.
+// sinks that each get all of them, and a broker; and where a model says so a second source that joins late, and records
+// that are written only after the start.
 
 type txnState uint8
 
@@ -28,12 +29,26 @@ type txn struct {
 }
 
 // written is one record in a sink's log.
-type written struct{ sink, record, txn int8 }
+type written struct{ sink, source, record, txn int8 }
 
 // emitted is a message between source and sinks.
 type emitted struct {
-	attempt uint64
-	record  int8
+	attempt        uint64
+	source, record int8
+}
+
+// reader is a source's adapter. stop is what was resolved, for good or by this process.
+type reader struct {
+	joined, running, paused bool
+	attempt                 uint64
+	pos, stop               int8
+}
+
+// decided is what the first durable record says of a source: which records are due (rule 2). published is set once the
+// group has heard of it.
+type decided struct {
+	known, published bool
+	begin, stop      int8
 }
 
 // endpoint is a sink's adapter: the attempt it takes messages of, and its open id and transaction.
@@ -60,12 +75,12 @@ type world struct {
 	pending []asked
 	timers  []Timer
 
-	// The source's adapter.
-	running, paused bool
-	attempt         uint64
-	pos             int8
-	inFlight        []emitted
-	endpoints       []endpoint
+	// readers are the sources' adapters, and due what they are to read. end is how many records there are by now.
+	readers   [2]reader
+	due       [2]decided
+	end       int8
+	inFlight  []emitted
+	endpoints []endpoint
 
 	faults int8
 	over   bool
@@ -79,28 +94,65 @@ type options struct {
 	noSync bool
 	// oldAttempts lets a sink take messages of an older attempt (rule 8).
 	oldAttempts bool
+	// late is how many records a second source has, which joins at any time while the stream runs; 0: there is none. next
+	// has it join only when the first one has ended, as in a sequence.
+	late int
+	next bool
+	// latest has sources begin at the end of what is there when they resolve it, untilNow has them stop there; the rest is
+	// written at any time after the start. anew resolves that again where there is a record (rule 2).
+	latest, untilNow, anew bool
 }
 
 func (o *options) String() string {
-	return fmt.Sprintf("records=%d sinks=%d ids=%d max_concurrent=%d tolerable=%d faults=%d",
+	text := fmt.Sprintf("records=%d sinks=%d ids=%d max_concurrent=%d tolerable=%d faults=%d",
 		o.records, o.sinks, o.ids, o.concurrent, o.tolerable, o.faults)
+	if o.late > 0 {
+		text += fmt.Sprintf(" late=%d", o.late)
+	}
+	if o.next {
+		text += " next"
+	}
+	if o.latest {
+		text += " latest"
+	}
+	if o.untilNow {
+		text += " until_now"
+	}
+	return text
 }
 
-const modelSource = "src"
+// modelSources are the sources of a model, the late one last.
+var modelSources = [...]string{"src", "late"}
 
 func sinkKey(i int) string { return fmt.Sprintf("sink%d", i) }
 
-func (o *options) position(p int8) SourceState {
-	return SourceState{Source: modelSource, Parallelism: 1, Finished: int(p) == o.records,
-		Splits: []Split{{Topic: "t", Offset: int64(p), Stop: int64(o.records)}}}
+// recordsOf is how many records a source has in the end.
+func (o *options) recordsOf(source int) int8 {
+	if source > 0 {
+		return int8(o.late)
+	}
+	return int8(o.records)
 }
 
-func offsetOf(states []SourceState) int8 {
-	if s := stateOf(states, modelSource); s != nil {
+// logEnd is where the log of a source ends by now.
+func (w *world) logEnd(source int) int8 { return min(w.end, w.o.recordsOf(source)) }
+
+// state is a source's at a position.
+func (w *world) state(source int, p int8) SourceState {
+	stop := w.readers[source].stop
+	return SourceState{Source: modelSources[source], Parallelism: 1, Finished: p == stop,
+		Splits: []Split{{Topic: "t", Offset: int64(p), Stop: int64(stop)}}}
+}
+
+// offsetOf is the position of a source in states, 0 where it has none.
+func offsetOf(states []SourceState, source int) int8 {
+	if s := stateOf(states, modelSources[source]); s != nil && len(s.Splits) > 0 {
 		return int8(s.Splits[0].Offset)
 	}
 	return 0
 }
+
+func sourceIndex(key string) int { return slices.Index(modelSources[:], key) }
 
 // violation is a broken promise.
 type violation struct{ what string }
@@ -111,6 +163,9 @@ func violated(format string, args ...any) error { return violation{fmt.Sprintf(f
 
 func newWorld(o *options) *world {
 	w := &world{o: o, faults: int8(o.faults)}
+	if !o.latest && !o.untilNow {
+		w.end = int8(max(o.records, o.late))
+	}
 	w.start()
 	return w
 }
@@ -131,10 +186,10 @@ func (w *world) start() {
 		w.endpoints = append(w.endpoints, endpoint{id: -1, txn: -1})
 	}
 	cfg := Config{MaxConcurrent: w.o.concurrent, TolerableFailures: w.o.tolerable, MaxRestarts: -1}
-	w.m = NewMachine(cfg, "", []SourceSeat{{Key: modelSource}}, sinks, newest)
+	w.m = NewMachine(cfg, "", []SourceSeat{{Key: modelSources[0]}}, sinks, newest)
 	w.m.broken = w.o.broken
 	w.pending, w.timers, w.inFlight = nil, nil, nil
-	w.running, w.paused, w.attempt, w.pos = false, false, 0, 0
+	w.readers = [2]reader{{joined: true}}
 }
 
 func (w *world) clone() *world {
@@ -172,17 +227,13 @@ func (w *world) act(a Action) error {
 	case Verify:
 		return w.step(Verified{Key: a.Key})
 	case Resolve:
-		p := int8(0)
-		if a.Restored != nil {
-			p = int8(a.Restored.Splits[0].Offset)
-		}
-		return w.step(Resolved{State: w.o.position(p)})
+		return w.resolve(a)
 	case Pause:
-		w.paused = true
+		w.readers[sourceIndex(a.Source)].paused = true
 		w.pending = append(w.pending, asked{action: a})
 	case Halt:
-		if a.Key == modelSource {
-			w.running = false
+		if i := sourceIndex(a.Key); i >= 0 {
+			w.readers[i].running = false
 		} else {
 			*w.endpoint(a.Key) = endpoint{attempt: a.Attempt, id: -1, txn: -1}
 		}
@@ -200,22 +251,18 @@ func (w *world) act(a Action) error {
 			return false
 		})
 	case StartSource:
-		if k := w.newest(); k == nil || offsetOf(k.Positions) != offsetOf([]SourceState{a.State}) {
-			return violated("rule 2: source starts at %v, the newest record is %v", a.State, k)
-		}
-		w.running, w.paused, w.attempt, w.pos = true, false, a.Attempt, offsetOf([]SourceState{a.State})
+		return w.startSource(a)
 	case StartSink:
 		e := w.endpoint(a.Sink)
 		*e = endpoint{attempt: a.Attempt, id: int8(a.ID), txn: -1}
 	case Open:
 		w.endpoint(a.Sink).id = int8(a.ID)
 	case Resume:
-		w.paused = false
+		w.readers[sourceIndex(a.Source)].paused = false
 	case CommitOffsets:
 		return w.checkOffsets(a)
 	case Finish:
-		w.over = true
-		return w.checkEnd()
+		return w.checkEnd(sourceIndex(a.Source))
 	case CloseDone:
 		// The process ends; another one goes on.
 		if err := w.checkStopped(); err != nil {
@@ -240,6 +287,40 @@ func (w *world) act(a Action) error {
 		w.start()
 		return w.step(Begin{})
 	}
+	return nil
+}
+
+// resolve answers for a source's adapter: what a record says stays (rule 2).
+func (w *world) resolve(a Resolve) error {
+	i := sourceIndex(a.Source)
+	begin, stop, restored := int8(0), w.o.recordsOf(i), a.Restored != nil && !w.o.anew
+	if restored {
+		begin, stop = int8(a.Restored.Splits[0].Offset), int8(a.Restored.Splits[0].Stop)
+	} else {
+		if w.o.latest {
+			begin = w.logEnd(i)
+		}
+		if w.o.untilNow {
+			stop = w.logEnd(i)
+		}
+	}
+	w.readers[i].stop = stop
+	st := w.state(i, begin)
+	st.Publish = !restored && w.o.latest
+	return w.step(Resolved{State: st})
+}
+
+func (w *world) startSource(a StartSource) error {
+	i := sourceIndex(a.State.Source)
+	from := offsetOf([]SourceState{a.State}, i)
+	if k := w.newest(); k == nil || stateOf(k.Positions, a.State.Source) == nil || offsetOf(k.Positions, i) != from {
+		return violated("rule 2: source starts at %v, the newest record is %v", a.State, k)
+	}
+	if w.o.latest && !w.due[i].published {
+		return violated("start: %v begins at the end, and the group has not heard of it", a.State)
+	}
+	r := &w.readers[i]
+	r.running, r.paused, r.attempt, r.pos = true, false, a.Attempt, from
 	return nil
 }
 
@@ -313,70 +394,6 @@ func (w *world) endTxn(c *Committable) (Verdict, error) {
 	}
 	t.state = txnCommitted
 	return Committed, nil
-}
-
-// visibleRecords are what a read_committed reader of the sink sees.
-func (w *world) visibleRecords(sink int) []int8 {
-	var out []int8
-	for _, l := range w.log {
-		if int(l.sink) == sink && w.txns[l.txn].state == txnCommitted {
-			out = append(out, l.record)
-		}
-	}
-	return out
-}
-
-// check is what must hold in every state: each sink shows 1, 2, 3 … without gap or double.
-func (w *world) check() error {
-	for i := range w.o.sinks {
-		for j, r := range w.visibleRecords(i) {
-			if int(r) != j+1 {
-				return violated("a reader of %s sees %v", sinkKey(i), w.visibleRecords(i))
-			}
-		}
-	}
-	return nil
-}
-
-func (w *world) checkOffsets(a CommitOffsets) error {
-	p := offsetOf(a.Positions)
-	if k := w.durable; k == nil || offsetOf(k.Positions) < p {
-		return violated("rule 1: offset %d goes to the group, the durable record is %v", p, k)
-	}
-	for i := range w.o.sinks {
-		if n := len(w.visibleRecords(i)); n < int(p) {
-			return violated("rule 1: offset %d goes to the group, a reader of %s sees %d records", p, sinkKey(i), n)
-		}
-	}
-	return nil
-}
-
-func (w *world) checkEnd() error {
-	for i := range w.o.sinks {
-		if n := len(w.visibleRecords(i)); n != w.o.records {
-			return violated("loss: the end is reached, a reader of %s sees %d records", sinkKey(i), n)
-		}
-	}
-	if len(w.durable.Entries) > 0 {
-		return violated("closing record: after the end the newest is %v", w.durable)
-	}
-	return nil
-}
-
-// checkStopped is what a soft stop promises where it came to its end: nothing is pending on the broker.
-func (w *world) checkStopped() error {
-	if w.m.phase != phaseRunning {
-		return nil
-	}
-	if len(w.durable.Entries) > 0 {
-		return violated("stop: the newest record is %v", w.durable)
-	}
-	for _, t := range w.txns {
-		if t.state == txnOpen {
-			return violated("stop: a transaction of id %d is open", t.id)
-		}
-	}
-	return nil
 }
 
 var errModel = errors.New("by the model")

@@ -136,6 +136,9 @@ func TestNoInterleavingLosesOrDoubles(t *testing.T) {
 		{records: 1, sinks: 2, ids: 3, concurrent: 1, faults: 1},
 		{records: 2, sinks: 1, ids: 4, concurrent: 2, faults: 1},
 		{records: 2, sinks: 1, ids: 3, concurrent: 1, tolerable: 2, faults: 1},
+		{records: 2, sinks: 1, ids: 3, concurrent: 1, faults: 1, latest: true},
+		{records: 2, sinks: 1, ids: 3, concurrent: 1, faults: 1, untilNow: true},
+		{records: 1, sinks: 1, ids: 3, concurrent: 1, faults: 1, late: 1, next: true, latest: true},
 	}
 	if *modelFull {
 		models = append(models,
@@ -146,6 +149,11 @@ func TestNoInterleavingLosesOrDoubles(t *testing.T) {
 			options{records: 2, sinks: 1, ids: 3, concurrent: 1, tolerable: 2, faults: 2},
 			options{records: 2, sinks: 1, ids: 2, concurrent: 1, tolerable: 1, faults: 2},
 			options{records: 1, sinks: 1, ids: 3, concurrent: 1, tolerable: 1, faults: 3},
+			options{records: 2, sinks: 1, ids: 3, concurrent: 1, faults: 2, latest: true},
+			options{records: 2, sinks: 1, ids: 3, concurrent: 1, faults: 2, untilNow: true},
+			options{records: 1, sinks: 1, ids: 3, concurrent: 1, faults: 1, late: 1, latest: true},
+			options{records: 1, sinks: 1, ids: 4, concurrent: 2, faults: 1, late: 1},
+			options{records: 1, sinks: 1, ids: 3, concurrent: 1, faults: 2, late: 1, next: true, latest: true},
 		)
 	}
 	for _, o := range models {
@@ -168,10 +176,11 @@ func TestEachBrokenRuleIsFound(t *testing.T) {
 		change(&o)
 		return o
 	}
-	tests := []struct {
+	type breakage struct {
 		name, want string
 		o          options
-	}{
+	}
+	tests := []breakage{
 		{"a write of unknown outcome counts as durable", "rule 2",
 			with(func(o *options) { o.broken, o.faults = RuleUnknownWrite, 2 })},
 		{"a record leaves out declined checkpoints", "",
@@ -188,6 +197,18 @@ func TestEachBrokenRuleIsFound(t *testing.T) {
 		{"recovery acts on what is visible but not synced", "",
 			with(func(o *options) { o.noSync, o.faults = true, 2 })},
 		{"a sink takes messages of an older attempt", "", with(func(o *options) { o.oldAttempts = true })},
+		{"the end to begin at is asked for anew", "",
+			with(func(o *options) { o.latest, o.anew = true, true })},
+		{"the end to stop at is asked for anew", "",
+			with(func(o *options) { o.untilNow, o.anew = true, true })},
+		{"the group does not hear where a source begins", "start:",
+			with(func(o *options) { o.latest, o.broken = true, RulePublish })},
+		{"a late source begins before its positions are durable", "rule 2",
+			with(func(o *options) { o.records, o.late, o.broken = 1, 1, RuleLateRecord })},
+	}
+	if *modelFull { // late_source_replay.txt shows it sooner
+		tests = append(tests, breakage{"a late source is only taken back to before the first checkpoint that is lost", "",
+			with(func(o *options) { o.records, o.late, o.ids, o.concurrent, o.broken = 1, 1, 4, 2, RuleTakeBack })})
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {

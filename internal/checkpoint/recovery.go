@@ -206,7 +206,9 @@ func (m *Machine) dropFrom(n uint64) {
 		}
 		for j := len(m.checkpoints) - 1; j >= i; j-- {
 			// One after another, since a source that joined late is only in those after it came.
-			m.positions = mergeInto(m.positions, m.checkpoints[j].entry.Before)
+			if j == i || !m.breaks(RuleTakeBack) {
+				m.positions = mergeInto(m.positions, m.checkpoints[j].entry.Before)
+			}
 		}
 		for _, d := range m.checkpoints[i:] {
 			m.do(Report{What: ReportGivenUp, Checkpoint: d.entry.Checkpoint})
@@ -319,7 +321,7 @@ func (m *Machine) startWaiting() bool {
 	}
 	for i := range m.sources {
 		s := &m.sources[i]
-		if s.status == sourceWaiting && m.recorded(s) {
+		if s.status == sourceWaiting && (m.recorded(s) || m.breaks(RuleLateRecord)) {
 			m.startSource(s)
 			return true
 		}

@@ -26,6 +26,10 @@ const (
 	RuleRestartRecord
 	// RulePublish: positions that another resolution might not give again are not published when they are durable.
 	RulePublish
+	// RuleLateRecord: a source that comes late begins before its positions are durable (rule 2).
+	RuleLateRecord
+	// RuleTakeBack: what is given up is taken back only as the first checkpoint of it says (rule 7).
+	RuleTakeBack
 )
 
 func (m *Machine) breaks(r Rule) bool { return r != RuleNone && m.broken == r }

@@ -133,10 +133,10 @@ func (l *life) configure(interval string) error {
 	return l.moved(s, l.names.Dir)
 }
 
-// dieAt starts the pipeline and kills it: at a point, or within a time where that is empty. It may end by itself before
-// where that is allowed.
+// dieAt starts the pipeline and kills it: at a point, or within a time where that is empty. One with an end may come to it
+// before.
 func (l *life) dieAt(point string, within time.Duration) (ended bool, err error) {
-	limit, what := pointWait, point
+	limit, what := stallLimit, point
 	if point == "" {
 		limit, what = time.Duration(l.rng.Int64N(int64(within))), "any moment"
 	}
@@ -148,12 +148,10 @@ func (l *life) dieAt(point string, within time.Duration) (ended bool, err error)
 	if err := l.followFor(p, limit); err != nil && !errors.Is(err, errEnded) {
 		return false, l.failed(err)
 	}
-	if !p.Ended() {
-		p.Kill()
-		if point != "" {
-			what = "no point, " + point + " has not come"
-		}
+	if !p.Ended() && point != "" {
+		return false, l.failed(fmt.Errorf("%s has not come for %s", point, limit))
 	}
+	p.Kill()
 	switch {
 	case killedBy(p.Err()) == syscall.SIGKILL:
 		l.kills++
