@@ -163,6 +163,22 @@ func (b *Broker) persist(ctx context.Context, what string, ask func(context.Cont
 			return fmt.Errorf("%s: %w (last answer: %w)", what, ctx.Err(), err)
 		}
 		wait = min(2*wait, longest)
+		b.lookAround(ctx, err)
+	}
+}
+
+// lookAround has the clients ask which brokers there are, where an error was none that a broker has answered with. The Kafka
+// client remembers the coordinator of an id for as long as it knows of that broker; to the questions that it splits by
+// coordinator, such as DescribeTransactions, a broker that cannot be reached is no reason to forget it (franz-go 1.22,
+// handleShardedReq), and nothing else of these clients asks for the brokers more often than every five minutes.
+func (b *Broker) lookAround(ctx context.Context, err error) {
+	if _, answered := errors.AsType[*kerr.Error](err); answered || errors.Is(err, errSettling) {
+		return
+	}
+	for _, client := range []*kgo.Client{b.current, b.old} {
+		req := kmsg.NewPtrMetadataRequest()
+		req.Topics = []kmsg.MetadataRequestTopic{}
+		_, _ = req.RequestWith(ctx, client) // the next question says what is wrong, if anything still is
 	}
 }
 
