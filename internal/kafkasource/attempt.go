@@ -47,7 +47,9 @@ type attempt struct {
 	// the next while these are handed out.
 	pending []chunk
 	// outside are partitions whose position the broker does not have.
-	outside  []splits.Partition
+	outside []splits.Partition
+	// corrupt are batches that cannot be read.
+	corrupt  []*corruption
 	inFlight int
 	// interrupt ends a poll under way; it does nothing when there is none.
 	interrupt context.CancelFunc
@@ -73,8 +75,13 @@ type split struct {
 	pos checkpoint.Split
 	// gone is set where the partition is not there any more: it is not read, and its position is kept.
 	gone bool
+	// blocked is set where a batch cannot be read: nothing more is fetched in this attempt.
+	blocked bool
 	// end is the end of what the isolation level lets us see, as the last fetch with records told; it may be behind.
 	end int64
+	// barrier is the position that the attempt began at, or that the last barrier reported; stood the one that the last look at
+	// standing partitions has found.
+	barrier, stood int64
 	// emptyProbes counts probes in a row that found nothing at all between the position and the end.
 	emptyProbes int
 	// unacked are the moves of the position by batches that are not acknowledged, in order; acknowledged ones stay
@@ -143,7 +150,7 @@ func (r *Reader) newAttempt(tag checkpoint.Tag, from checkpoint.SourceState) *at
 func (r *Reader) add(a *attempt, more []checkpoint.Split) {
 	var there []checkpoint.Split
 	for _, pos := range more {
-		s := &split{pos: pos, gone: r.isGone(pos)}
+		s := &split{pos: pos, gone: r.isGone(pos), barrier: pos.Offset, stood: unknown}
 		if !s.gone {
 			there = append(there, pos)
 		}

@@ -87,6 +87,8 @@ type Metrics struct {
 	FilteredRecords func(topic string, n int64)
 	// DiscoveredPartitions counts partitions that were taken up while the source was running.
 	DiscoveredPartitions func(int64)
+	// UnavailablePartitions takes how many partitions no broker tells the end of, each time they were asked.
+	UnavailablePartitions func(int64)
 	// Rewinds counts how often a Solo has gone back; with checkpoints the coordinator counts.
 	Rewinds func(int64)
 	// Partitions takes what there is to say of each partition.

@@ -201,3 +201,60 @@ func byTopic(parts []splits.Partition) map[string][]int32 {
 	}
 	return m
 }
+
+// logEnds asks where the log of each partition ends, for readers of the isolation level, and why that cannot be told of the
+// others.
+func (c cluster) logEnds(ctx context.Context, parts []splits.Partition, readCommitted bool,
+) (ends map[splits.Partition]int64, refused map[splits.Partition]error) {
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.ReplicaID = -1
+	if readCommitted {
+		req.IsolationLevel = 1
+	}
+	for topic, ps := range byTopic(parts) {
+		rt := kmsg.NewListOffsetsRequestTopic()
+		rt.Topic = topic
+		for _, p := range ps {
+			rp := kmsg.NewListOffsetsRequestTopicPartition()
+			rp.Partition, rp.Timestamp = p, listLatest
+			rt.Partitions = append(rt.Partitions, rp)
+		}
+		req.Topics = append(req.Topics, rt)
+	}
+	ends, refused = map[splits.Partition]int64{}, map[splits.Partition]error{}
+	for _, shard := range c.client.RequestSharded(ctx, req) {
+		resp, ok := shard.Resp.(*kmsg.ListOffsetsResponse)
+		if shard.Err != nil || !ok {
+			for _, p := range askedFor(shard.Req) {
+				refused[p] = shard.Err
+			}
+			continue
+		}
+		for _, t := range resp.Topics {
+			for _, p := range t.Partitions {
+				at := splits.Partition{Topic: t.Topic, Partition: p.Partition}
+				switch err := kerr.ErrorForCode(p.ErrorCode); {
+				case err != nil:
+					refused[at] = err
+				case p.Offset >= 0:
+					ends[at] = p.Offset
+				}
+			}
+		}
+	}
+	return ends, refused
+}
+
+// askedFor are the partitions of a question for the ends of logs.
+func askedFor(req kmsg.Request) (parts []splits.Partition) {
+	asked, _ := req.(*kmsg.ListOffsetsRequest)
+	if asked == nil {
+		return nil
+	}
+	for _, t := range asked.Topics {
+		for _, p := range t.Partitions {
+			parts = append(parts, splits.Partition{Topic: t.Topic, Partition: p.Partition})
+		}
+	}
+	return parts
+}

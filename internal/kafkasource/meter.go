@@ -155,6 +155,14 @@ func (m *meter) forgetEnds() {
 	}
 }
 
+// forgetEnd takes back what nobody can confirm of one partition.
+func (m *meter) forgetEnd(at splits.Partition) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.of(at)
+	p.End, p.stale = unknown, true
+}
+
 // lag is how far a position is behind what can be read, or is to be.
 func (p *metered) lag() int64 {
 	end := p.End
@@ -284,8 +292,8 @@ func (r *Reader) askWhy() {
 	}
 }
 
-// askEnds asks once. What a broker refuses or cannot tell of a partition, the fetches meet too. Where nothing is left to
-// read it asks whether any broker is there.
+// askEnds asks once, and looks at partitions of which no broker tells the end, or that stand still in front of it. Where
+// nothing is left to read it asks whether any broker is there.
 func (r *Reader) askEnds() {
 	r.mu.Lock()
 	a := r.att
@@ -307,11 +315,16 @@ func (r *Reader) askEnds() {
 		_, _ = req.RequestWith(ctx, r.admin) // the ear hears the answer
 		return
 	}
-	ends := r.cluster().logEnds(ctx, parts, r.cfg.ReadCommitted)
+	ends, refused := r.cluster().logEnds(ctx, parts, r.cfg.ReadCommitted)
+	if r.stopped.Err() != nil {
+		return // what the context's end says is no answer
+	}
 	r.meter.ended(ends)
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.noteEnds(a, asked, ends)
+	r.mu.Unlock()
+	r.noteUnavailable(time.Now(), refused)
+	r.lookAtStanding(a)
 }
 
 // noteEnds lets a read that waits know what there is to come. It moves no position: only fetches do. r.mu is held.
@@ -328,39 +341,4 @@ func (r *Reader) noteEnds(a *attempt, asked []*split, ends map[splits.Partition]
 	if r.att == a && stood == 0 && len(a.standing()) > 0 {
 		a.interrupt() // A poll that waits without a limit knows of nothing that should come.
 	}
-}
-
-// logEnds asks where the log of each partition ends, for readers of the isolation level. Partitions that a broker says
-// nothing of are left out.
-func (c cluster) logEnds(ctx context.Context, parts []splits.Partition, readCommitted bool) (ends map[splits.Partition]int64) {
-	req := kmsg.NewPtrListOffsetsRequest()
-	req.ReplicaID = -1
-	if readCommitted {
-		req.IsolationLevel = 1
-	}
-	for topic, ps := range byTopic(parts) {
-		rt := kmsg.NewListOffsetsRequestTopic()
-		rt.Topic = topic
-		for _, p := range ps {
-			rp := kmsg.NewListOffsetsRequestTopicPartition()
-			rp.Partition, rp.Timestamp = p, listLatest
-			rt.Partitions = append(rt.Partitions, rp)
-		}
-		req.Topics = append(req.Topics, rt)
-	}
-	ends = map[splits.Partition]int64{}
-	for _, shard := range c.client.RequestSharded(ctx, req) {
-		resp, ok := shard.Resp.(*kmsg.ListOffsetsResponse)
-		if shard.Err != nil || !ok {
-			continue
-		}
-		for _, t := range resp.Topics {
-			for _, p := range t.Partitions {
-				if p.ErrorCode == 0 && p.Offset >= 0 {
-					ends[splits.Partition{Topic: t.Topic, Partition: p.Partition}] = p.Offset
-				}
-			}
-		}
-	}
-	return ends
 }

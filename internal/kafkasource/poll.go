@@ -70,16 +70,21 @@ type fetchError struct {
 	topic     string
 	partition int32
 	err       error
-	pos       checkpoint.Split
+	// split is nil where the partition is not read any more.
+	split *split
+	pos   checkpoint.Split
 }
 
-// accept takes the records of a poll for the next emit, and returns its errors, but for positions out of range.
+// accept takes the records of a poll for the next emit, and returns its errors, but for positions out of range and batches
+// that are corrupt, which are kept until what was read before them is emitted.
 func (a *attempt) accept(fetches kgo.Fetches, readCommitted bool) (failed []fetchError) {
 	for _, f := range fetches {
 		for _, t := range f.Topics {
 			for i := range t.Partitions {
 				fe := a.acceptPartition(t, &t.Partitions[i], readCommitted)
 				switch {
+				case fe.split != nil && isCorrupt(fe.err):
+					a.block(fe.split, a.readTo(fe.split), fe.err)
 				case errors.Is(fe.err, kerr.OffsetOutOfRange):
 					a.outside = append(a.outside, splits.Partition{Topic: fe.topic, Partition: fe.partition})
 				case fe.err != nil && fe.counts():
@@ -102,7 +107,7 @@ func (a *attempt) acceptPartition(t kgo.FetchTopic, p *kgo.FetchPartition, readC
 	if s == nil {
 		return fe
 	}
-	fe.pos = s.pos
+	fe.split, fe.pos = s, s.pos
 	if len(p.Records) == 0 {
 		return fe
 	}
@@ -156,6 +161,9 @@ func (r *Reader) reportFetchErrors(ctx context.Context, a *attempt, failed []fet
 				return
 			}
 			r.seat.Failed(a.tag, fmt.Errorf("fetching %v: %w", at, f.err))
+		case isAnswerTooLarge(f.err):
+			r.seat.Fatal(answerTooLarge(f.err))
+			return
 		case isTooLarge:
 			r.seat.Fatal(tooLarge(at, large, r.limit))
 			return

@@ -30,7 +30,7 @@ func TestErrorsOfAFetchAreNeverPassedOver(t *testing.T) {
 		"log cut":                     {"a", &kgo.ErrDataLoss{Topic: "a", ConsumedTo: 9, ResetTo: 4}, fatal, "a-0 at 9, log ends at 4"},
 		"batch too large":             {"a", &kgo.ErrDecompressTooLarge{Topic: "a"}, fatal, "fetching a-0"},
 		"topic id unknown, but there": {"a", kerr.UnknownTopicID, failed, "UNKNOWN_TOPIC_ID"},
-		"corrupt batch":               {"a", errors.New("encoded crc does not match"), failed, "fetching a-0 at offset 0: encoded crc"},
+		"corrupt batch":               {"a", errors.New("encoded crc does not match"), failed, "fetching a-0 at offset 0: the batch there is corrupt in the log of its leader, broker 0: encoded crc does not match"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := fakeBroker(t, 1, "a")
@@ -42,6 +42,9 @@ func TestErrorsOfAFetchAreNeverPassedOver(t *testing.T) {
 			outside := a.outside
 			s.mu.Unlock()
 			s.reportFetchErrors(t.Context(), a, errs)
+			if c, _ := a.corruptDue(false); c != nil {
+				s.reportCorrupt(t.Context(), a, c)
+			}
 			s.stepOver(t.Context(), a, outside)
 			switch tc.want {
 			case passed:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -41,7 +42,7 @@ func (a *attempt) probeDue(now time.Time, interval time.Duration) (wait time.Dur
 // end of the log.
 func (a *attempt) standing() (out []*split) {
 	for _, s := range a.splits {
-		if !s.gone && !s.pos.AtStop() && (s.pos.Stop != checkpoint.NoStop || s.end > s.pos.Offset) {
+		if !s.gone && !s.blocked && !s.pos.AtStop() && (s.pos.Stop != checkpoint.NoStop || s.end > s.pos.Offset) {
 			out = append(out, s)
 		}
 	}
@@ -80,7 +81,11 @@ func (r *Reader) probe(ctx context.Context, a *attempt) {
 		if !ok {
 			continue
 		}
-		answer, ok := r.fetchRaw(ctx, leader, at[i])
+		p, err := r.askRaw(ctx, leader, "", at[i])
+		if err != nil {
+			continue
+		}
+		answer, ok := readRaw(p, at[i], r.isolation(), r.unpack)
 		if !ok {
 			continue
 		}
@@ -90,10 +95,14 @@ func (r *Reader) probe(ctx context.Context, a *attempt) {
 		fruitful = fruitful || s.pos != at[i]
 		r.mu.Unlock()
 		if stuck {
-			r.log.Warn("the broker returns nothing between the position and the end of the log", "topic", at[i].Topic,
-				"partition", at[i].Partition, "position", at[i].Offset, "log_end", answer.highWatermark)
+			r.warnNothing(at[i], answer.highWatermark)
 		}
 	}
+}
+
+func (r *Reader) warnNothing(at checkpoint.Split, logEnd int64) {
+	r.log.Warn("the broker returns nothing between the position and the end of the log, which is tried again for ever: its quota holds "+
+		"the reader up, or the log is damaged", "topic", at.Topic, "partition", at.Partition, "position", at.Offset, "log_end", logEnd)
 }
 
 // step moves the position to what a probe found, and tells whether probes have found nothing at all for too long.
@@ -112,9 +121,13 @@ func (s *split) step(answer rawFetch, readCommitted bool) (stuck bool) {
 			s.pos.LeaderEpoch = answer.epoch
 		}
 	}
-	// No bytes at all in front of the end is what a broker should never answer, but for a moment: it is not taken for a
-	// hole, since to be wrong there would lose records.
-	if !answer.empty || s.end <= s.pos.Offset {
+	return s.holdsNothing(answer.empty)
+}
+
+// holdsNothing counts answers without any bytes, and tells whether that is to be logged. In front of the end a broker should
+// never answer so, but for a moment: it is not taken for a hole, since to be wrong there would lose records.
+func (s *split) holdsNothing(empty bool) bool {
+	if !empty || s.end <= s.pos.Offset {
 		s.emptyProbes = 0
 		return false
 	}
@@ -133,17 +146,17 @@ type rawFetch struct {
 	empty bool
 }
 
-func (r *Reader) fetchRaw(ctx context.Context, leader int32, at checkpoint.Split) (rawFetch, bool) {
-	level, isolation := int8(0), kgo.ReadUncommitted()
-	if r.cfg.ReadCommitted {
-		level, isolation = 1, kgo.ReadCommitted()
-	}
+// askRaw fetches from one position, outside the client's sessions. With a rack the leader may name a nearer replica instead.
+func (r *Reader) askRaw(ctx context.Context, broker int32, rack string, at checkpoint.Split) (*kmsg.FetchResponseTopicPartition, error) {
 	req := kmsg.NewPtrFetchRequest()
 	req.ReplicaID = -1
 	req.MaxWaitMillis, req.MinBytes = 0, 0 // what is there now
 	req.MaxBytes = probeMaxBytes
-	req.IsolationLevel = level
+	if r.cfg.ReadCommitted {
+		req.IsolationLevel = 1
+	}
 	req.SessionID, req.SessionEpoch = 0, -1 // outside any session
+	req.Rack = rack
 	rt := kmsg.NewFetchRequestTopic()
 	rt.Topic, rt.TopicID = at.Topic, at.TopicID
 	rp := kmsg.NewFetchRequestTopicPartition()
@@ -151,15 +164,18 @@ func (r *Reader) fetchRaw(ctx context.Context, leader int32, at checkpoint.Split
 	rt.Partitions = append(rt.Partitions, rp)
 	req.Topics = append(req.Topics, rt)
 
-	kresp, err := r.admin.Broker(int(leader)).RetriableRequest(ctx, req)
+	kresp, err := r.admin.Broker(int(broker)).RetriableRequest(ctx, req)
 	if err != nil {
-		return rawFetch{}, false
+		return nil, err
 	}
 	resp := kresp.(*kmsg.FetchResponse)
-	if resp.ErrorCode != 0 || len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
-		return rawFetch{}, false
+	if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
+		return nil, err
 	}
-	return readRaw(&resp.Topics[0].Partitions[0], at, isolation, r.unpack)
+	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
+		return nil, errIncomplete
+	}
+	return &resp.Topics[0].Partitions[0], nil
 }
 
 // readRaw reads the answer for one partition. The second result is false where it tells nothing.

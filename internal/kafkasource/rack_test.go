@@ -94,6 +94,7 @@ func TestRackReadsFromTheNearestReplicaAndSurvivesItsDeath(t *testing.T) {
 			s.collect(p, int(want-next[p]), next)
 		}
 	}
+	corruptNearby(t, kafka, b, nearest, cfg)
 	read()
 	require.Equal(t, map[int32]int{nearest: 3 * each}, heard.all(), "all from the nearest replica, though others lead")
 

@@ -80,12 +80,17 @@ type Reader struct {
 	lookFailed          bool
 	discovered, ignored map[splits.Partition]bool
 
+	// unavailable are the partitions that no broker tells of; only measure touches it.
+	unavailable map[splits.Partition]*unavailable
+
 	mu sync.Mutex
 	// renewed are partitions of topics that were created again, until they are read: what the group has committed for them
 	// belongs to the old topic.
 	renewed map[splits.Partition]bool
 	// gone are partitions that a pattern covers and that are not there any more, with the id of their topic.
 	gone map[splits.Partition][16]byte
+	// corrupt are the batches that attempts could not read; only Next touches it.
+	corrupt map[splits.Partition]met
 	// changed is closed and replaced whenever something below changes.
 	changed chan struct{}
 	// att is the attempt under way; nil before Start and after Halt.
@@ -116,6 +121,7 @@ func New(cfg Config, seat Seat) (*Reader, error) {
 	r := &Reader{
 		cfg: cfg, log: cfg.Logger, seat: seat, meter: newMeter(), ear: &ear{born: time.Now()}, changed: make(chan struct{}), began: make(chan struct{}, 1),
 		discovered: make(map[splits.Partition]bool), ignored: make(map[splits.Partition]bool), renewed: make(map[splits.Partition]bool),
+		unavailable: make(map[splits.Partition]*unavailable), corrupt: make(map[splits.Partition]met),
 	}
 	r.stopped, r.stop = context.WithCancel(context.Background())
 	r.limit = unpackLimit()
@@ -225,8 +231,14 @@ func (r *Reader) Next(ctx context.Context) (Batch, error) {
 			r.mu.Unlock()
 			r.seat.AtEnd(a.tag)
 		default:
+			corrupt, wait := a.corruptDue(r.solo)
 			r.mu.Unlock()
-			r.poll(ctx, a)
+			r.reportWaiting(wait)
+			if corrupt != nil {
+				r.reportCorrupt(ctx, a, corrupt)
+			} else {
+				r.poll(ctx, a)
+			}
 		}
 	}
 }
@@ -305,6 +317,9 @@ func (r *Reader) Pause(ctx context.Context) (checkpoint.SourceState, error) {
 	if a.halted {
 		return checkpoint.SourceState{}, errors.New("pausing the source: the attempt was ended")
 	}
+	for _, s := range a.splits {
+		s.barrier = s.pos.Offset
+	}
 	return a.state(), nil
 }
 
@@ -354,10 +369,6 @@ func (r *Reader) consumerOptions(assigned map[string]map[int32]kgo.Offset) ([]kg
 	if err != nil {
 		return nil, err
 	}
-	isolation := kgo.ReadUncommitted()
-	if r.cfg.ReadCommitted {
-		isolation = kgo.ReadCommitted()
-	}
 	opts = append(opts,
 		// Rule 1: no group, so the client never commits by itself.
 		kgo.ConsumePartitions(assigned),
@@ -366,7 +377,7 @@ func (r *Reader) consumerOptions(assigned map[string]map[int32]kgo.Offset) ([]kg
 		// Rule 11: control records tell that the position has moved.
 		kgo.KeepControlRecords(),
 		kgo.WithHooks(append(r.hooks, r.ear)...),
-		kgo.FetchIsolationLevel(isolation),
+		kgo.FetchIsolationLevel(r.isolation()),
 		// A partition that is added is fetched only when the fetch under way at its broker is answered. The client's own
 		// default is 5 s.
 		kgo.FetchMaxWait(fetchMaxWait),
@@ -374,6 +385,13 @@ func (r *Reader) consumerOptions(assigned map[string]map[int32]kgo.Offset) ([]kg
 		kgo.RecheckPreferredReplicaInterval(replicaRecheck),
 	)
 	return append(opts, r.cfg.Connection.Properties.Consumer()...), nil
+}
+
+func (r *Reader) isolation() kgo.IsolationLevel {
+	if r.cfg.ReadCommitted {
+		return kgo.ReadCommitted()
+	}
+	return kgo.ReadUncommitted()
 }
 
 // sortedSplits returns a sorted copy.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -40,6 +41,18 @@ func newUnpacker(limit int64) (kgo.Decompressor, error) {
 		return nil, errors.New("building the decompressor: the Kafka client has none")
 	}
 	return unpack, nil
+}
+
+// isAnswerTooLarge tells whether the client has refused a broker's answer for its size. It says so of no partition, and has no
+// error of its own for it.
+func isAnswerTooLarge(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "exceeds BrokerMaxReadBytes")
+}
+
+// answerTooLarge is what to say of that: it is so again when the client asks again.
+func answerTooLarge(err error) error {
+	return fmt.Errorf("fetching: a batch is larger than what is taken from a broker at once (100 MB, or twice properties.fetch.max.bytes), "+
+		"and nothing of it is skipped; set properties.fetch.max.bytes to half of the batch's size, or to more: %w", err)
 }
 
 // tooLarge is what to say of a batch beyond the limit. It will be so the next time.

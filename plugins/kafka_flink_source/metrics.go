@@ -16,6 +16,8 @@ func metrics(m *service.Metrics) kafkasource.Metrics {
 		c.Incr(0)
 		return func(n int64) { c.Incr(n) }
 	}
+	unavailable := m.NewGauge("kafka_source_unavailable_partitions")
+	unavailable.Set(0)
 	filtered := m.NewCounter("kafka_source_filtered_records", "topic")
 	return kafkasource.Metrics{
 		CommitsSucceeded:     counter("kafka_source_commits_succeeded"),
@@ -26,7 +28,9 @@ func metrics(m *service.Metrics) kafkasource.Metrics {
 		FilteredRecords:      func(topic string, n int64) { filtered.Incr(n, topic) },
 		DiscoveredPartitions: counter("kafka_source_discovered_partitions"),
 		Rewinds:              counter("kafka_source_rewinds"),
-		Partitions:           newPartitions(m),
+
+		UnavailablePartitions: func(n int64) { unavailable.Set(n) },
+		Partitions:            newPartitions(m),
 	}
 }
 
