@@ -19,7 +19,7 @@ import (
 // reports (a checksum that does not fit), some it asks for again and again without a word (the broker's CORRUPT_MESSAGE, a
 // batch that claims to be longer than the log is), so partitions that stand still are looked at.
 //
-// Nothing is skipped. What was read before the batch is delivered, and with checkpoints committed, before the attempt
+// Nothing is skipped (rule 12). What was read before the batch is delivered, and with checkpoints committed, before the attempt
 // fails: else each attempt would take it back, and whoever then goes on behind the batch would miss it. After corruptTries
 // attempts in a row the stream ends, since a batch is not mended by reading it; meanwhile a replica that is whole may have
 // become the leader.
@@ -92,7 +92,7 @@ func (a *attempt) corruptDue(solo bool) (due *corruption, wait []*corruption) {
 	for _, c := range a.corrupt {
 		s := c.split
 		switch {
-		case a.byPart[s.pos.Topic][s.pos.Partition] != s || s.gone: // it is read no more
+		case a.byPart[s.pos.Topic][s.pos.Partition] != s || s.gone || s.pos.AtStop(): // it is read no more
 		case solo || s.pos.Offset == s.barrier:
 			return c, nil
 		case !c.told:

@@ -98,6 +98,24 @@ func TestACorruptBatchEndsTheStreamAfterThreeTriesWithEverythingBeforeItCommitte
 	}
 }
 
+// TestWhatIsCorruptBehindTheStopIsOfNoConcern: a fetch brings more than is to be read.
+func TestWhatIsCorruptBehindTheStopIsOfNoConcern(t *testing.T) {
+	b := fakeBroker(t, 2, "a")
+	s := newSource(t, baseConfig(b.servers, "a"))
+	state, err := s.Resolve(t.Context(), nil)
+	require.NoError(t, err)
+	state.Splits[0].Stop, state.Splits[1].Stop = 0, 5
+	s.Start(tag(1), state)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, due := range []bool{false, true} {
+		split := s.att.splits[i]
+		s.att.block(split, split.pos.Offset, kerr.CorruptMessage)
+		c, _ := s.att.corruptDue(false)
+		require.Equal(t, due, c != nil)
+	}
+}
+
 // corruptNearby damages the copy of the replica that is read for its rack, in a way of which the client says nothing. The leader
 // has the batch whole, and is read where there is no rack.
 func corruptNearby(t *testing.T, kafka *realkafka.Cluster, b *broker, near int32, cfg Config) {

@@ -273,6 +273,7 @@ func (r *Reader) measure() {
 		select {
 		case <-tick.C:
 		case <-r.stopped.Done():
+			r.noteUnavailable(time.Now(), nil) // nothing is read any more
 			return
 		}
 	}

@@ -67,7 +67,7 @@ func (r *Reader) noteUnavailable(now time.Time, refused map[splits.Partition]err
 		r.log.Warn("partitions cannot be read, and are read on from their positions when that is over; the others go on meanwhile",
 			"partitions", splits.Format(parts), "reason", reason)
 	}
-	if len(back) > 0 {
+	if len(back) > 0 && r.stopped.Err() == nil {
 		r.log.Info("partitions can be read again", "partitions", splits.Format(back))
 	}
 }

@@ -60,6 +60,10 @@ func TestPartitionsWithoutALeaderAreToldOnceAndTakenBack(t *testing.T) {
 				require.Contains(t, got[i], parts)
 			}
 			require.Equal(t, tc.gauge, gauge)
+			s.stop() // as Close does
+			s.noteUnavailable(time.Now(), nil)
+			require.Zero(t, gauge)
+			require.Equal(t, len(tc.want), strings.Count(s.log.String(), "partitions can"), "a source that is closed reads nothing again")
 		})
 	}
 }
