@@ -42,18 +42,32 @@ func (m *streamMetrics) Time(name string, d time.Duration) {
 	t.(*service.MetricTimer).Timing(d.Nanoseconds())
 }
 
-// forgets is set where the metrics exporter takes a gauge away that is set to NaN.
+// forgets is set where the metrics exporter takes a series away for Forget.
 var forgets atomic.Bool
 
-// ExporterForgets notes that the process's metrics exporter takes a gauge away that is set to NaN.
+// ExporterForgets notes that the process's metrics exporter takes a gauge away that is set to forget, and a counter to
+// which it is added.
 func ExporterForgets() { forgets.Store(true) }
+
+// forget is minus zero: whoever takes a number beside the exporter, as Benthos's statistics of single streams do, makes 0 of it.
+var forget = math.Copysign(0, -1)
+
+// IsForget tells whether an exporter is to take the series away.
+func IsForget(v float64) bool { return v == 0 && math.Signbit(v) }
 
 // ForgetGauge takes one series of a gauge away, or sets it to 0 where the exporter cannot: a value that stays for ever
 // would be taken for a partition that is still behind.
 func ForgetGauge(g *service.MetricGauge, labelValues ...string) {
 	if forgets.Load() {
-		g.SetFloat64(math.NaN(), labelValues...)
+		g.SetFloat64(forget, labelValues...)
 		return
 	}
 	g.Set(0, labelValues...)
+}
+
+// ForgetCounter takes one series of a counter away, where the exporter can; elsewhere it stays as it is.
+func ForgetCounter(c *service.MetricCounter, labelValues ...string) {
+	if forgets.Load() {
+		c.IncrFloat64(forget, labelValues...)
+	}
 }

@@ -63,6 +63,8 @@ type Config struct {
 	// MetadataInterval is how often it is looked whether partitions that are read still exist, whatever DiscoveryInterval
 	// says.
 	MetadataInterval time.Duration
+	// ForgetAfter is for how long no broker may know the id of a topic that is not read until its positions are dropped.
+	ForgetAfter time.Duration
 	// ProbeInterval is how long a partition stands still before its true next offset is asked for.
 	ProbeInterval time.Duration
 	// EndInterval is how often the ends of the log are asked for, LostAfter for how long no broker may answer until the
@@ -114,6 +116,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Stop.Bounded() {
 		c.DiscoveryInterval = 0
+	}
+	if c.ForgetAfter <= 0 {
+		c.ForgetAfter = max(defaultForgetAfter, 2*c.DiscoveryInterval)
 	}
 	if c.ProbeInterval <= 0 {
 		c.ProbeInterval = defaultProbeInterval

@@ -19,6 +19,7 @@ func keepRunning(b *broker, topics ...string) Config {
 
 // In Flink's setUnbounded(committedOffsets()) the job dies of the partition without a committed offset, again and again.
 func TestNewPartitionWithoutACommittedStopWaitsAndHoldsNothingUp(t *testing.T) {
+	t.Parallel()
 	onBothBrokers(t, func(t *testing.T, b *broker, name string) {
 		group := "g-" + name
 		b.create(name)

@@ -8,8 +8,8 @@ import (
 )
 
 // A source that names its topics ends where one of them is gone. One that follows a pattern reads what there is: a topic
-// that is not there any more is no fault. Its positions stay in the state, since one that only may not be described for
-// a while comes back under the same id; under another id it is a new topic.
+// that is not there any more is no fault. Its positions stay in the state for now (forget.go says how long), since one that
+// only may not be described for a while comes back under the same id; under another id it is a new topic.
 
 // lost says why known positions can no longer be followed.
 func (r *Reader) lost(changes splits.Changes) error {
@@ -21,8 +21,8 @@ func (r *Reader) lost(changes splits.Changes) error {
 
 // isGone tells whether a split's partition is known to be gone. r.mu is held.
 func (r *Reader) isGone(s checkpoint.Split) bool {
-	id, gone := r.gone[at(s)]
-	return gone && id == s.TopicID
+	g, gone := r.gone[at(s)]
+	return gone && g.id == s.TopicID
 }
 
 // noteGone keeps later attempts from reading partitions that are not there.
@@ -36,10 +36,7 @@ func (r *Reader) noteGone(all []checkpoint.Split) {
 
 // setGone notes that a split's partition is gone. r.mu is held.
 func (r *Reader) setGone(s checkpoint.Split) {
-	if r.gone == nil {
-		r.gone = make(map[splits.Partition][16]byte)
-	}
-	r.gone[at(s)] = s.TopicID
+	r.gone[at(s)] = absence{id: s.TopicID}
 }
 
 // follow does what a pattern asks for: it stops reading partitions that are gone, reads those on that are back, and takes

@@ -43,8 +43,9 @@ type Progress struct {
 // PartitionMetrics takes the numbers of partitions, now and then and from one goroutine at a time.
 type PartitionMetrics interface {
 	Show(topic string, partition int32, p Progress)
-	// Forget takes a partition away that is not read any more.
+	// Forget takes a partition away that is not read any more, Drop also what was counted of it: its topic is deleted.
 	Forget(topic string, partition int32)
+	Drop(topic string, partition int32)
 }
 
 // meter follows the partitions across attempts. It has a lock of its own, which is taken once a batch.
@@ -63,6 +64,8 @@ type metered struct {
 	stale bool
 	// read is set where the attempt under way, or the last one, reads the partition.
 	read bool
+	// dropped is set where its topic is deleted.
+	dropped bool
 }
 
 func newMeter() *meter { return &meter{parts: map[splits.Partition]*metered{}} }
@@ -118,6 +121,13 @@ func (m *meter) committed(all []checkpoint.Split) {
 	for _, s := range all {
 		m.of(splits.Partition{Topic: s.Topic, Partition: s.Partition}).Committed = s.Offset
 	}
+}
+
+// drop notes that a partition's topic is deleted.
+func (m *meter) drop(at splits.Partition) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(at).dropped = true
 }
 
 // follow takes the positions of an attempt; what it does not hold is not read any more.
@@ -186,10 +196,15 @@ func (m *meter) publish(to PartitionMetrics) {
 			to.Show(at.Topic, at.Partition, p.Progress)
 		}
 		p.Records, p.Bytes, p.FetchErrors = 0, 0, 0
-		if !p.read {
-			delete(m.parts, at)
-			if to != nil {
-				to.Forget(at.Topic, at.Partition)
+		if p.read {
+			p.dropped = false // a new topic has its name
+			continue
+		}
+		delete(m.parts, at)
+		if to != nil {
+			to.Forget(at.Topic, at.Partition)
+			if p.dropped {
+				to.Drop(at.Topic, at.Partition)
 			}
 		}
 	}

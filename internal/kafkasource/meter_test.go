@@ -54,6 +54,12 @@ func (b *board) all() map[splits.Partition]Progress {
 	return all
 }
 
+func (b *board) Drop(topic string, partition int32) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.sums, splits.Partition{Topic: topic, Partition: partition})
+}
+
 // shows waits until the board shows exactly this.
 func (b *board) shows(t *testing.T, want map[splits.Partition]Progress) {
 	t.Helper()

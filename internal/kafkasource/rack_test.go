@@ -71,6 +71,7 @@ func (b *broker) numbered(topic string, partitions int32, each int) {
 // TestRackReadsFromTheNearestReplicaAndSurvivesItsDeath: no partition is led by the nearest broker, which is killed and comes
 // back. In each partition every record comes once and in order, within one attempt.
 func TestRackReadsFromTheNearestReplicaAndSurvivesItsDeath(t *testing.T) {
+	t.Parallel()
 	const nearest, each = 2, 500
 	kafka := realkafka.Start(t, realkafka.Options{
 		Brokers:    3,

@@ -79,6 +79,8 @@ type Reader struct {
 	began               chan struct{}
 	lookFailed          bool
 	discovered, ignored map[splits.Partition]bool
+	// unknownSince is since when every broker has said at each look that there is no topic with this id.
+	unknownSince map[[16]byte]time.Time
 
 	// unavailable are the partitions that no broker tells of; only measure touches it.
 	unavailable map[splits.Partition]*unavailable
@@ -88,7 +90,7 @@ type Reader struct {
 	// belongs to the old topic.
 	renewed map[splits.Partition]bool
 	// gone are partitions that a pattern covers and that are not there any more, with the id of their topic.
-	gone map[splits.Partition][16]byte
+	gone map[splits.Partition]absence
 	// corrupt are the batches that attempts could not read; only Next touches it.
 	corrupt map[splits.Partition]met
 	// changed is closed and replaced whenever something below changes.
@@ -122,6 +124,7 @@ func New(cfg Config, seat Seat) (*Reader, error) {
 		cfg: cfg, log: cfg.Logger, seat: seat, meter: newMeter(), ear: &ear{born: time.Now()}, changed: make(chan struct{}), began: make(chan struct{}, 1),
 		discovered: make(map[splits.Partition]bool), ignored: make(map[splits.Partition]bool), renewed: make(map[splits.Partition]bool),
 		unavailable: make(map[splits.Partition]*unavailable), corrupt: make(map[splits.Partition]met),
+		gone: make(map[splits.Partition]absence), unknownSince: make(map[[16]byte]time.Time),
 	}
 	r.stopped, r.stop = context.WithCancel(context.Background())
 	r.limit = unpackLimit()

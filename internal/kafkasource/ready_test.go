@@ -252,6 +252,7 @@ func (l lagsTo) Show(_ string, _ int32, p Progress) {
 	}
 }
 func (lagsTo) Forget(string, int32) {}
+func (lagsTo) Drop(string, int32)   {}
 
 // TestAnswersToFetchesCountAsHeard: questions for the ends of the log alone are no sign of an outage.
 func TestAnswersToFetchesCountAsHeard(t *testing.T) {

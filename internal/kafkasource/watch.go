@@ -14,7 +14,7 @@ import (
 // lookLimit bounds one look at the cluster's partitions; what it could not find out the next one does.
 const lookLimit = 30 * time.Second
 
-// watch looks at the cluster's partitions for as long as the source runs: every MetadataInterval for those that are gone,
+// watch looks at the cluster's partitions for as long as the source runs: every MetadataInterval for those that are gone, and for good,
 // and, where discovery is on, every DiscoveryInterval for new ones too.
 func (r *Reader) watch() {
 	check := time.NewTicker(r.cfg.MetadataInterval)
@@ -27,10 +27,12 @@ func (r *Reader) watch() {
 	}
 	due := false // new partitions are to be looked for, at the latest with the next check where it did not work out
 	for {
+		sweep := false
 		select {
 		case <-r.stopped.Done():
 			return
 		case <-check.C:
+			sweep = true
 		case <-discovery:
 			due = true
 		case <-r.began:
@@ -50,6 +52,9 @@ func (r *Reader) watch() {
 		}
 		due = due && err != nil
 		r.noteLook(err)
+		if sweep {
+			r.forget(a)
+		}
 	}
 }
 

@@ -30,7 +30,7 @@ func metrics(m *service.Metrics) kafkasource.Metrics {
 		Rewinds:              counter("kafka_source_rewinds"),
 
 		UnavailablePartitions: func(n int64) { unavailable.Set(n) },
-		Partitions:            newPartitions(m),
+		Partitions:            newPartitions(m, filtered),
 	}
 }
 
@@ -38,9 +38,10 @@ func metrics(m *service.Metrics) kafkasource.Metrics {
 type partitions struct {
 	position, committed, end, lag *service.MetricGauge
 	records, bytes, errors        *service.MetricCounter
+	filtered                      *service.MetricCounter // of its topic
 }
 
-func newPartitions(m *service.Metrics) *partitions {
+func newPartitions(m *service.Metrics, filtered *service.MetricCounter) *partitions {
 	gauge := func(name string) *service.MetricGauge { return m.NewGauge(name, "topic", "partition") }
 	counter := func(name string) *service.MetricCounter { return m.NewCounter(name, "topic", "partition") }
 	return &partitions{
@@ -51,6 +52,7 @@ func newPartitions(m *service.Metrics) *partitions {
 		records:   counter("kafka_source_records"),
 		bytes:     counter("kafka_source_bytes"),
 		errors:    counter("kafka_source_fetch_errors"),
+		filtered:  filtered,
 	}
 }
 
@@ -79,4 +81,12 @@ func (p *partitions) Forget(topic string, partition int32) {
 	for _, g := range []*service.MetricGauge{p.position, p.committed, p.end, p.lag} {
 		benthosx.ForgetGauge(g, topic, number)
 	}
+}
+
+// Drop takes the counters of a partition away, and of its topic.
+func (p *partitions) Drop(topic string, partition int32) {
+	for _, c := range []*service.MetricCounter{p.records, p.bytes, p.errors} {
+		benthosx.ForgetCounter(c, topic, strconv.Itoa(int(partition)))
+	}
+	benthosx.ForgetCounter(p.filtered, topic)
 }

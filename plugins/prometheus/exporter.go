@@ -2,7 +2,6 @@ package prometheus
 
 import (
 	"context"
-	"math"
 	"net/http"
 	"slices"
 	"sync"
@@ -129,7 +128,7 @@ func (e *exporter) NewCounterCtor(name string, keys ...string) service.MetricsEx
 		if !ok {
 			return nothing{}
 		}
-		return counter{vec.WithLabelValues(values...)}
+		return &counter{vec, slices.Clone(values), vec.WithLabelValues(values...)}
 	}
 }
 
@@ -157,10 +156,23 @@ func (e *exporter) NewTimerCtor(name string, keys ...string) service.MetricsExpo
 	}
 }
 
-type counter struct{ c prom.Counter }
+type counter struct {
+	vec    *prom.CounterVec
+	values []string
+	c      prom.Counter
+}
 
-func (c counter) Incr(n int64)          { c.c.Add(float64(n)) }
-func (c counter) IncrFloat64(n float64) { c.c.Add(n) }
+func (c *counter) Incr(n int64) { c.c.Add(float64(n)) }
+
+// IncrFloat64 takes the series away where n is minus zero; see benthosx.ForgetCounter. Benthos looks a series with labels up each
+// time, so that one that was taken away may come again, from 0.
+func (c *counter) IncrFloat64(n float64) {
+	if benthosx.IsForget(n) {
+		c.vec.DeleteLabelValues(c.values...)
+		return
+	}
+	c.c.Add(n)
+}
 
 // gauge looks its series up each time: one that was forgotten may come again.
 type gauge struct {
@@ -170,9 +182,9 @@ type gauge struct {
 
 func (g *gauge) Set(v int64) { g.vec.WithLabelValues(g.values...).Set(float64(v)) }
 
-// SetFloat64 takes the series away where the value is NaN; see benthosx.ForgetGauge.
+// SetFloat64 takes the series away where the value is minus zero; see benthosx.ForgetGauge.
 func (g *gauge) SetFloat64(v float64) {
-	if math.IsNaN(v) {
+	if benthosx.IsForget(v) {
 		g.vec.DeleteLabelValues(g.values...)
 		return
 	}

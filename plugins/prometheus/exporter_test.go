@@ -39,11 +39,23 @@ func TestGaugeThatIsForgottenIsNotServedUntilItComesAgain(t *testing.T) {
 	g := e.NewGaugeCtor("lag", "partition")
 	g("0").Set(1)
 	g("1").Set(1)
-	g("1").(interface{ SetFloat64(float64) }).SetFloat64(math.NaN())
+	g("1").(interface{ SetFloat64(float64) }).SetFloat64(math.Copysign(0, -1))
 	require.Contains(t, served(t, e), `lag{partition="0"} 1`)
 	require.NotContains(t, served(t, e), `partition="1"`)
 	g("1").Set(5)
 	require.Contains(t, served(t, e), `lag{partition="1"} 5`)
+}
+
+func TestCounterThatIsForgottenIsNotServedUntilItComesAgain(t *testing.T) {
+	e := newExporter(nil)
+	c := e.NewCounterCtor("sent", "topic")
+	c("a").Incr(2)
+	c("b").Incr(2)
+	c("b").(interface{ IncrFloat64(float64) }).IncrFloat64(math.Copysign(0, -1))
+	require.Contains(t, served(t, e), `sent{topic="a"} 2`)
+	require.NotContains(t, served(t, e), `topic="b"`)
+	c("b").Incr(1)
+	require.Contains(t, served(t, e), `sent{topic="b"} 1`)
 }
 
 func TestNameWithOtherLabelsOrTypeIsLeftOut(t *testing.T) {
