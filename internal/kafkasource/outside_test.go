@@ -64,6 +64,8 @@ func TestASlowReaderThatRetentionOvertakesFollowsThePolicy(t *testing.T) {
 			cfg.Restore.Policy = cmp.Or(tc.restore, cfg.Restore.Policy)
 			lost := make(chan int64, 10)
 			cfg.Metrics.SkippedOffsets = func(n int64) { lost <- n }
+			shown := newBoard()
+			measured(shown)(&cfg)
 			s := newSource(t, cfg)
 			s.solo = tc.solo
 			s.resolve(nil)
@@ -103,6 +105,8 @@ func TestASlowReaderThatRetentionOvertakesFollowsThePolicy(t *testing.T) {
 			require.Empty(t, s.seat.fatal)
 			require.Empty(t, s.seat.failed)
 			stays(t, lost)
+			require.Eventually(t, func() bool { return shown.all()[splits.Partition{Topic: topic}].FetchErrors > 0 }, patience, soon,
+				"the broker has refused a fetch")
 		})
 	}
 }
