@@ -3,6 +3,7 @@ package benthosx
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -37,7 +38,9 @@ root = if $n == null || $n != $n.floor() {
   "%[1]s: %%v is not a whole number".format(this.string().quote())
 } else if $n < %[2]d {
   "%[1]s: %%v is less than %[2]d, the least there is".format($n)
-}`, path, least))
+} else if $n > %[3]d {
+  "%[1]s: %%v is more than %[3]d, the most there is".format(this.string())
+}`, path, least, math.MaxInt32))
 }
 
 // BoolField is a field for true or false, with a default.
@@ -127,6 +130,8 @@ func (p *Parser) Int(least int, path ...string) int {
 		p.Fail(path, "%v is not a whole number", v)
 	case n < least:
 		p.Fail(path, "%d is less than %d, the least there is", n, least)
+	case n > math.MaxInt32:
+		p.Fail(path, "%d is more than %d, the most there is", n, math.MaxInt32)
 	}
 	return n
 }

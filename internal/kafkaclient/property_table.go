@@ -121,6 +121,7 @@ var refused = map[string]string{
 	"auto.commit.interval.ms":                "it is set by the field auto_commit.interval",
 	"commit.offsets.on.checkpoint":           "it is set by the field commit_offsets_on_checkpoint",
 	"client.id.prefix":                       "it is set by the field client_id_prefix",
+	"partition.discovery.interval.ms":        "it is set by the field discovery_interval",
 	"transactional.id":                       "it is set by the field transactional_id_prefix",
 	"transaction.two.phase.commit.enable":    "transactions are committed in two phases by checkpoints, see transactional_id_prefix; remove it",
 	"key.deserializer":                       fixedBytes,

@@ -106,8 +106,30 @@ func (r *Reader) Resolve(ctx context.Context, restored *checkpoint.SourceState) 
 	if len(p.unmatched) > 0 {
 		r.log.Warn("partitions have no record since startup.timestamp, and begin at their end", "partitions", splits.Format(p.unmatched))
 	}
+	r.warnOfNothing(state.Splits)
 	r.describe(len(p.origins), p.summary())
 	return state, nil
+}
+
+// warnOfNothing tells of what is legal, as in Flink, and as a rule a slip of the pen: that nothing is there to be read.
+func (r *Reader) warnOfNothing(all []checkpoint.Split) {
+	var behind []splits.Partition
+	for _, s := range all {
+		if s.Stop != checkpoint.NoStop && s.Offset > s.Stop {
+			behind = append(behind, at(s))
+		}
+	}
+	switch {
+	case len(behind) > 0:
+		r.log.Warn("partitions begin behind where they end, and nothing is read of them: bounded ends before startup begins, or before "+
+			"the checkpoint", "partitions", splits.Format(behind))
+	case len(all) == 0 && r.cfg.Share.Parallelism > 1:
+		r.log.Warn("no partition is left for this process: parallelism is more than there are partitions, or another process's index "+
+			"has them", "parallelism", r.cfg.Share.Parallelism, "index", r.cfg.Share.Index)
+	case len(all) == 0 && r.cfg.Subscription.Pattern != nil:
+		r.log.Warn("topic_pattern matches the whole name of no topic that there is, or that the principal may describe",
+			"topic_pattern", r.cfg.Subscription.Pattern.String())
+	}
 }
 
 // plan decides where partitions begin and stop, and changes nothing. also says what is to be asked of the cluster beyond

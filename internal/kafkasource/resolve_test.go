@@ -1,6 +1,7 @@
 package kafkasource
 
 import (
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -259,4 +260,47 @@ func TestSharesReadEachPartitionOnce(t *testing.T) {
 		}
 	}
 	require.Equal(t, map[int32]int{0: 1, 1: 1, 2: 1, 3: 1, 4: 1}, seen)
+}
+
+// What Flink passes over without a word is as a rule a slip of the pen.
+func TestStartThatReadsNothingIsWarnedOf(t *testing.T) {
+	b := fakeBroker(t, 1, "a")
+	b.produce("a", 0, "x0", "x1", "x2")
+	zero := splits.Partition{Topic: "a"}
+	for name, tc := range map[string]struct {
+		change func(*Config)
+		warns  string
+	}{
+		"an end before the start": {func(c *Config) {
+			c.Start = offsets.Start{Mode: offsets.LatestStart}
+			c.Stop = offsets.Stop{Mode: offsets.SpecificStop, Offsets: offsets.Specific{zero: 1}}
+		}, "partitions begin behind where they end"},
+		"an end at the start": {func(c *Config) {
+			c.Start = offsets.Start{Mode: offsets.LatestStart}
+			c.Stop = offsets.Stop{Mode: offsets.LatestStop}
+		}, ""},
+		"a share of nothing": {func(c *Config) {
+			c.Share = splits.Share{Parallelism: 7, Index: splits.Owner(zero, 7)}
+			c.Share.Index = (c.Share.Index + 1) % 7
+		}, "no partition is left for this process"},
+		"its share": {func(c *Config) { c.Share = splits.Share{Parallelism: 7, Index: splits.Owner(zero, 7)} }, ""},
+		"a pattern of nothing": {func(c *Config) {
+			c.Subscription = splits.Subscription{Pattern: regexp.MustCompile("^(?:a;b)$")}
+		}, "topic_pattern matches the whole name of no topic"},
+		"a pattern": {func(c *Config) { c.Subscription = splits.Subscription{Pattern: regexp.MustCompile("^(?:a)$")} }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := baseConfig(b.servers, "a")
+			cfg.Start = offsets.Start{Mode: offsets.EarliestStart}
+			tc.change(&cfg)
+			s := newSource(t, cfg)
+			_, err := s.Resolve(t.Context(), nil)
+			require.NoError(t, err)
+			if tc.warns == "" {
+				require.NotContains(t, s.log.String(), "level=WARN")
+			} else {
+				require.Contains(t, s.log.String(), tc.warns)
+			}
+		})
+	}
 }

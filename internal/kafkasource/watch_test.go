@@ -15,23 +15,25 @@ import (
 	"github.com/tidegate/tidegate/internal/splits"
 )
 
-func watchedSource(t *testing.T, b *broker, topics ...string) *source {
-	cfg := baseConfig(b.servers, topics...)
-	cfg.MetadataInterval = 20 * time.Millisecond
-	s := newSource(t, cfg)
-	s.resolve(nil)
-	return s
-}
-
 func TestTopicDeletedWhileRunningEndsTheStream(t *testing.T) {
-	b := fakeBroker(t, 1, "a", "b")
-	s := watchedSource(t, b, "a", "b")
-	_, err := b.admin.DeleteTopics(t.Context(), "b")
-	require.NoError(t, err)
-	err = receive(t, s.seat.fatal, "the end")
-	var gone *splits.VanishedError
-	require.ErrorAs(t, err, &gone)
-	require.Equal(t, []splits.Partition{{Topic: "b", Partition: 0}}, gone.Partitions)
+	for name, sub := range map[string]splits.Subscription{
+		"of a list":      {Topics: []string{"a", "b"}},
+		"of a partition": {Partitions: []splits.Partition{{Topic: "a"}, {Topic: "b"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := fakeBroker(t, 1, "a", "b")
+			cfg := baseConfig(b.servers)
+			cfg.MetadataInterval, cfg.Subscription = 20*time.Millisecond, sub
+			s := newSource(t, cfg)
+			s.resolve(nil)
+			_, err := b.admin.DeleteTopics(t.Context(), "b")
+			require.NoError(t, err)
+			err = receive(t, s.seat.fatal, "the end")
+			var gone *splits.VanishedError
+			require.ErrorAs(t, err, &gone)
+			require.Equal(t, []splits.Partition{{Topic: "b", Partition: 0}}, gone.Partitions)
+		})
+	}
 }
 
 func TestTopicRecreatedWhileRunningEndsTheStream(t *testing.T) {

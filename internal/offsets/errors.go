@@ -100,8 +100,16 @@ func (e *OutOfRangeError) Error() string {
 		}
 		list = append(list, o.String())
 	}
-	return fmt.Sprintf("%s not in the log any more (%s): retention deleted the records, or the log was cut or its topic "+
-		"created again; %s", e.Of, strings.Join(list, "; "), e.WayOut)
+	return fmt.Sprintf("%s not in the log%s; %s", e.Of, fmt.Sprintf(e.cause(), strings.Join(list, "; ")), e.WayOut)
+}
+
+// cause is what the list goes into.
+func (e *OutOfRangeError) cause() string {
+	isBeyond := func(o OutOfRange) bool { return o.Offset > o.End && o.End >= 0 }
+	if slices.ContainsFunc(e.Partitions, func(o OutOfRange) bool { return !isBeyond(o) }) {
+		return " any more (%s): retention deleted the records, or the log was cut or its topic created again"
+	}
+	return " (%s): they are beyond its end, since the log was cut or its topic created again, or they are those of another topic or cluster"
 }
 
 func committedOutOfRange(s Start, outside []OutOfRange) error {

@@ -128,7 +128,7 @@ func TestStartDecide(t *testing.T) {
 		},
 		"specific, beyond the end, no reset": {
 			start: specific(ResetNone, Specific{p0: 105, p1: 0}),
-			err:   `startup.specific_offsets are not in the log any more (orders-0 at 105, log ends at 100)`,
+			err:   `startup.specific_offsets are not in the log (orders-0 at 105, log ends at 100): they are beyond its end`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

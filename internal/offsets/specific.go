@@ -136,11 +136,19 @@ func parseSpecificString(v, topic string) (Specific, error) {
 		}
 		o, err := strconv.ParseInt(offset, 10, 64)
 		if err != nil {
-			return nil, fail(entry, fmt.Sprintf("%q is not an offset", offset))
+			return nil, fail(entry, fmt.Sprintf("%q is not an offset%s", offset, tooLarge(err)))
 		}
 		out[splits.Partition{Topic: topic, Partition: int32(p)}] = o
 	}
 	return out, nil
+}
+
+// tooLarge says why a number is none here.
+func tooLarge(err error) string {
+	if errors.Is(err, strconv.ErrRange) {
+		return fmt.Sprintf(", of which the largest is %d", math.MaxInt64)
+	}
+	return ""
 }
 
 func byText(m map[any]any) map[string]any {
@@ -168,7 +176,7 @@ func parseSpecificMap(v map[string]any, topics []string) (Specific, error) {
 			continue
 		}
 		if topics != nil && !slices.Contains(topics, key) {
-			errs = append(errs, fmt.Errorf("%s: it is not one of the topics that are read: %s", key, strings.Join(topics, ", ")))
+			errs = append(errs, fmt.Errorf("%s: it is not one of the topics that are read: %s; correct the name, or take it out", key, strings.Join(topics, ", ")))
 			continue
 		}
 		if len(nested) == 0 {
@@ -187,11 +195,15 @@ func parseSpecificMap(v map[string]any, topics []string) (Specific, error) {
 func (s Specific) add(topic, partition string, value any) error {
 	p, err := strconv.ParseInt(partition, 10, 32)
 	if err != nil || p < 0 {
-		return fmt.Errorf("%s: %q is not the number of a partition", topic, partition)
+		return fmt.Errorf("%s: %q is not the number of a partition; write { %s: { 0: 42 } }, each partition with its number", topic,
+			partition, topic)
 	}
 	o, ok := offsetOf(value)
 	if !ok {
-		return fmt.Errorf("%s: partition %d: %v is not an offset; write a whole number, or one of %s", topic, p, value,
+		if value == nil {
+			value = "null"
+		}
+		return fmt.Errorf("%s: partition %d: %v is not an offset; write a whole number up to %d, or one of %s", topic, p, value, math.MaxInt64,
 			strings.Join(slices.Sorted(maps.Keys(words)), ", "))
 	}
 	s[splits.Partition{Topic: topic, Partition: int32(p)}] = o

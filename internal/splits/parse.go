@@ -21,6 +21,10 @@ func ParsePattern(pattern string) (*regexp.Regexp, error) {
 		}
 		return nil, fmt.Errorf("%q is no pattern: %w", pattern, err)
 	}
+	if otherwiseInJava.MatchString(pattern) {
+		return nil, fmt.Errorf("%q has a character class within another, or an intersection of classes (&&), as Java's patterns know "+
+			"them; RE2, the kind used here, takes them for single characters; write it without, or list the names in topics", pattern)
+	}
 	return regexp.Compile(`^(?:` + pattern + `)$`)
 }
 
@@ -38,6 +42,10 @@ var javaOnly = []struct {
 	{regexp.MustCompile(`\\[hHvVRXGZe]`), "an escape"},
 	{regexp.MustCompile(`[*+?}]\+`), "a possessive quantifier"},
 }
+
+// otherwiseInJava are unions and intersections of character classes, which RE2 takes for the characters [ and &. No topic
+// has them in its name.
+var otherwiseInJava = regexp.MustCompile(`\[\^?\]?(\\.|[^\]\\])*?(&&|\[[^:])`)
 
 func onlyInJava(pattern string) string {
 	for _, j := range javaOnly {

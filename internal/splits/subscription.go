@@ -49,11 +49,40 @@ func (s Subscription) Validate() error {
 		if strings.TrimSpace(t) == "" {
 			return fmt.Errorf("topics: entry %d is empty", i)
 		}
+		if err := validName(t); err != nil {
+			return fmt.Errorf("topics: %w", err)
+		}
 		if slices.Contains(s.Topics[:i], t) {
 			return fmt.Errorf("topics: %q is listed twice", t)
 		}
 	}
+	for _, p := range s.Partitions {
+		if err := validName(p.Topic); err != nil {
+			return fmt.Errorf("partitions: %w", err)
+		}
+	}
 	return nil
+}
+
+// nameForm is what Kafka takes for the name of a topic (org.apache.kafka.common.internals.Topic).
+var nameForm = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+// validName refuses what no topic can be called. The cluster would only say that there is none.
+func validName(name string) error {
+	if nameForm.MatchString(name) && name != "." && name != ".." {
+		return nil
+	}
+	way := "correct the name"
+	switch {
+	case strings.ContainsAny(name, ";,"):
+		way = "name several topics in a list, or topics in one string with semicolons between"
+	case strings.ContainsAny(name, "*+?()[]{}|^$\\"):
+		way = "a pattern belongs into topic_pattern"
+	case name != strings.TrimSpace(name):
+		way = "take the blanks out"
+	}
+	return fmt.Errorf("%q cannot be the name of a topic, which has up to 249 letters of a to z, digits, points, dashes and "+
+		"underscores; %s", name, way)
 }
 
 // Names are the topics to ask the cluster for; nil stands for all that there are.

@@ -1,6 +1,7 @@
 package kafkaflinksource
 
 import (
+	"slices"
 	"time"
 
 	"github.com/redpanda-data/benthos/v4/public/service"
@@ -64,6 +65,10 @@ let ms = if !$known { null } else if this.type() == "number" { this.number() } e
 }
 root = if $ms == null && !($known && $text.re_match("^-([0-9]{1,6}d)?([0-9.]+(ns|us|ms|s|m|h))*$") && $text != "-") {
   "` + of + `.timestamp: %v is no point in time; write RFC 3339 (2026-01-31T12:00:00Z), milliseconds since the epoch, or how long ago (-30m)".format($text.quote())
+} else if $ms != null && $ms < 0 {
+  "` + of + `.timestamp: %v is before 1970; write RFC 3339 (2026-01-31T12:00:00Z), milliseconds since the epoch, or how long ago (-30m)".format($text)
+} else if $ms != null && this.type() != "timestamp" && $text.re_match("^[0-9.e+]+$") && $ms >= 100000000000000 {
+  "` + of + `.timestamp: %v looks like micro- or nanoseconds since the epoch, and milliseconds are meant".format($text)
 } else if $ms != null && this.type() != "timestamp" && $text.re_match("^[0-9.e+]+$") && $ms >= 1000000000 && $ms < 10000000000 {
   "` + of + `.timestamp: %v looks like seconds since the epoch, and milliseconds are meant".format($text)
 } else if $ms != null && $ms > now().ts_parse("2006-01-02T15:04:05.999999999Z07:00").ts_unix_milli() {
@@ -121,6 +126,9 @@ let startStop = $startStop.concat([
   if $stops == "specific-offsets" && $bounded.specific_offsets.string().contains("earliest-offset") {
     "bounded.specific_offsets: nothing ends at earliest-offset"
   },
+  if this.checkpoint.interval != null && $startup.exists("offset_reset") && ["earliest-offset", "latest-offset", "timestamp"].contains($starts) {
+    "startup.offset_reset has no effect with startup.mode: %v and checkpoints, which begin at what there is; for positions of a checkpoint there is checkpoint.on_restore_out_of_range; remove it".format($starts)
+  },
   if $stops == "unbounded" && $bounded.keep_running.or(false) == true {
     "bounded.keep_running has no effect with bounded.mode: unbounded, which has no end; set bounded.mode, or remove it"
   },
@@ -135,7 +143,7 @@ func startFromConfig(p *benthosx.Parser, group string, sub splits.Subscription, 
 		s.Reset = offsets.Reset(p.Enum(fieldStartup, fieldOffsetReset))
 	}
 	s.TimestampMS = timestampFromConfig(p, fieldStartup, s.Mode == offsets.TimestampStart, now)
-	s.Offsets = specificFromConfig(p, fieldStartup, s.Mode == offsets.SpecificStart, sub.Names())
+	s.Offsets = specificFromConfig(p, fieldStartup, s.Mode == offsets.SpecificStart, sub)
 	return s
 }
 
@@ -144,7 +152,7 @@ func stopFromConfig(p *benthosx.Parser, group string, sub splits.Subscription, n
 	s := offsets.Stop{
 		Mode: offsets.StopMode(p.Enum(fieldBounded, fieldMode)), Group: group, KeepRunning: p.Bool(fieldBounded, fieldKeepRunning)}
 	s.TimestampMS = timestampFromConfig(p, fieldBounded, s.Mode == offsets.TimestampStop, now)
-	s.Offsets = specificFromConfig(p, fieldBounded, s.Mode == offsets.SpecificStop, sub.Names())
+	s.Offsets = specificFromConfig(p, fieldBounded, s.Mode == offsets.SpecificStop, sub)
 	return s
 }
 
@@ -177,15 +185,25 @@ func timestampFromConfig(p *benthosx.Parser, of string, wanted bool, now time.Ti
 	return ms
 }
 
-func specificFromConfig(p *benthosx.Parser, of string, wanted bool, topics []string) map[splits.Partition]int64 {
+func specificFromConfig(p *benthosx.Parser, of string, wanted bool, sub splits.Subscription) map[splits.Partition]int64 {
 	v, ok := companion(p, of, fieldSpecificOffsets, string(offsets.SpecificStart), wanted)
 	if !ok {
 		return nil
 	}
-	at, err := offsets.ParseSpecific(v, topics)
+	at, err := offsets.ParseSpecific(v, sub.Names())
 	if err != nil {
 		p.Fail([]string{of, fieldSpecificOffsets}, "%v", err)
 		return nil
+	}
+	var other []splits.Partition
+	for partition := range at {
+		if !sub.Covers(partition) {
+			other = append(other, partition)
+		}
+	}
+	if len(other) > 0 && sub.Validate() == nil { // else that says what is wrong
+		slices.SortFunc(other, splits.Compare)
+		p.Fail([]string{of, fieldSpecificOffsets}, "%s: not among what is read; correct the names or numbers, or take them out", splits.Format(other))
 	}
 	return at
 }

@@ -25,6 +25,8 @@ root = if !["string", "array"].contains(this.type()) || $entries.any(t -> t.type
   "topics names no topic"
 } else if $entries.any(t -> t.trim() == "") {
   "topics has an entry that is empty"
+} else if $entries.any(t -> !t.re_match("^[a-zA-Z0-9._-]{1,249}$")) {
+  "topics: %v cannot be the name of a topic, which has letters, digits, points, dashes and underscores; several are a list, or one string with semicolons between; a pattern belongs into topic_pattern".format($entries.filter(t -> !t.re_match("^[a-zA-Z0-9._-]{1,249}$")).index(0).quote())
 } else if $entries.unique().length() < $entries.length() {
   "topics names a topic twice"
 }`),
@@ -36,6 +38,8 @@ root = if this.string().trim() == "" {
   "topic_pattern matches no name; write a pattern such as orders-.*"
 } else if this.string().re_match("\\(\\?(<?[=!]|>)|[*+?}]\\+|\\\\[1-9]") {
   "topic_pattern: %v has what Java's patterns know and RE2 does not: lookarounds, atomic groups, possessive quantifiers or back references; write it without".format(this.string().quote())
+} else if this.string().re_match("\\[\\^?\\]?(\\\\.|[^\\]\\\\])*?(&&|\\[[^:])") {
+  "topic_pattern: %v has a character class within another, or an intersection of classes (&&), which RE2 does not know; write it without".format(this.string().quote())
 } else if "".re_match(this.string()).catch(null) == null {
   "topic_pattern: %v is no regular expression".format(this.string().quote())
 }`),

@@ -22,6 +22,17 @@ func discovery() []parityCase {
 		c("the start offset is committed with nothing read", "G11", latest, 0, ready(2), still),
 	}
 	cases[len(cases)-1].committed = true
+	group := c("a new partition, start group-offsets", "E20", groupOffsets, often, append([]step{rows(2)}, grow(rows(7), still)...)...)
+	group.group = "committed"
+	specifically := specific("partition:0,offset:1;partition:1,offset:2")
+	cases = append(cases, group,
+		c("a new partition, start specific-offsets", "E20", specifically, often, append([]step{rows(3)}, grow(rows(8), still)...)...))
+	stops := at(map[string]int64{"pair:0": 4, "pair:1": 3})
+	grown := c("bounded, and a new partition", "S17", earliest, often, append([]step{rows(6)}, grow()...)...)
+	grown.stop = stops
+	running := c("setUnbounded, and a new partition that is not listed", "G6, G24", earliest, often, append([]step{rows(6)}, grow(rows(7), still)...)...)
+	running.stop = stops.running()
+	cases = append(cases, grown, running)
 	bounded := c("bounded, restored with every partition assigned", "G8", earliest, 0, rows(6), ready(2),
 		restart(appendTo("pair", 0, 3)), rows(2), still)
 	bounded.stop = specific("partition:0,offset:5;partition:1,offset:3")

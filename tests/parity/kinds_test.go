@@ -13,7 +13,7 @@ var kinds = []struct {
 	flink, ours string
 }{
 	{"no committed offset", `NoOffsetForPartitionException`, `has no committed offset for partitions`},
-	{"out of range", `OffsetOutOfRangeException`, `not in the log any more`},
+	{"out of range", `OffsetOutOfRangeException`, `are not in the log`},
 	{"no committed offset to end at", `NullPointerException.*committed|committed offset.*(null|not)`, `so there is no end to read to`},
 	{"no such topic", `UnknownTopicOrPartitionException`, `no such topic in the cluster`},
 	{"no such partition", `does not exist on Kafka brokers|could not be found|Partition.*does not exist`, `no such partitions?`},
