@@ -90,9 +90,12 @@ var derived = map[string]func(j *job){
 		j.reads(s, wholePair)
 		j.eventually(func() bool { return j.host.Count(j.id, "kafka_source_commits_failed") > 0 }, func() string { return "no failure counted" })
 		require.Empty(j.t, j.world.Offsets("none"))
+		j.world.Append(j.world.Topic("pair"), 0, 1)
+		j.reads(s, map[string]string{"pair-0": "0-3", "pair-1": "0-2"})
 		refuse.Store(false)
 		j.world.Append(j.world.Topic("pair"), 0, 1)
-		j.commits("none", map[string]int64{"pair-0": 4, "pair-1": 3})
+		j.commits("none", map[string]int64{"pair-0": 5, "pair-1": 3})
+		require.Empty(j.t, s.Failure())
 	},
 	// Flink fails the job where the brokers do not answer a look for partitions. Here it is tried again.
 	"G13": func(j *job) {
