@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -78,6 +79,7 @@ type counter struct {
 	finished  bool
 	verified  bool
 	refused   error         // by Verify
+	overtaken string        // what Overtaken tells
 	hold      chan struct{} // holds up Pause
 	publish   bool          // what it resolves is to be published
 	commits   chan struct{} // holds up CommitOffsets
@@ -86,8 +88,11 @@ type counter struct {
 func (c *counter) state() SourceState {
 	return SourceState{Splits: []Split{{Topic: "t", Offset: c.at, Stop: NoStop}}}
 }
-func (c *counter) advance(n int64)                           { c.mu.Lock(); c.at += n; c.mu.Unlock() }
-func (c *counter) Traces(context.Context) (string, error)    { return "", nil }
+func (c *counter) advance(n int64)                        { c.mu.Lock(); c.at += n; c.mu.Unlock() }
+func (c *counter) Traces(context.Context) (string, error) { return "", nil }
+func (c *counter) Overtaken(context.Context, *Record) (string, error) {
+	return c.overtaken, nil
+}
 func (c *counter) Verify(context.Context, SourceState) error { c.verified = true; return c.refused }
 func (c *counter) Resume()                                   {}
 func (c *counter) Halt(context.Context) error                { return nil }
@@ -207,9 +212,19 @@ func (c *tallies) Gauge(name string, v int64)        { c.Count(name, v) }
 func (c *tallies) Time(name string, _ time.Duration) { c.Count(name, 1) }
 func (c *tallies) get(name string) int64             { c.mu.Lock(); defer c.mu.Unlock(); return c.counts[name] }
 
+// logText is a log that tests read.
+type logText struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *logText) Write(p []byte) (int, error) { l.mu.Lock(); defer l.mu.Unlock(); return l.b.Write(p) }
+func (l *logText) String() string              { l.mu.Lock(); defer l.mu.Unlock(); return l.b.String() }
+
 // bench is a stream with one source and one sink.
 type bench struct {
-	traces            string
+	traces, sinkKey   string
+	log               *logText
 	counts            *tallies
 	t                 *testing.T
 	stream            *Stream
@@ -223,10 +238,10 @@ type bench struct {
 var benchConfig = Config{Interval: time.Second, Timeout: time.Minute, MaxConcurrent: 1, MaxRestarts: -1}
 
 func newBench(t *testing.T) *bench {
-	b := &bench{t: t, store: new(memStore), fatal: make(chan error, 16), counts: new(tallies)}
+	b := &bench{t: t, store: new(memStore), fatal: make(chan error, 16), counts: new(tallies), log: new(logText), sinkKey: "output"}
 	b.stream = NewStream(StreamOptions{
 		Metrics: b.counts,
-		Logger:  slog.New(slog.DiscardHandler),
+		Logger:  slog.New(slog.NewTextHandler(b.log, nil)),
 		Fatal:   func(err error) { b.fatal <- err },
 	})
 	return b
@@ -237,7 +252,7 @@ func (b *bench) declare(cfg *Config, pool Pool) {
 	b.src, b.sink = &counter{}, &ledger{pool: pool, traces: b.traces}
 	b.srcSeat, err = b.stream.DeclareSource(SourceDeclaration{Key: "input", Checkpoint: cfg, OpenStore: b.store.open})
 	require.NoError(b.t, err)
-	b.sinkSeat, err = b.stream.DeclareSink(SinkDeclaration{Key: "output", Pool: pool})
+	b.sinkSeat, err = b.stream.DeclareSink(SinkDeclaration{Key: b.sinkKey, Pool: pool})
 	require.NoError(b.t, err)
 }
 

@@ -15,6 +15,8 @@ type Source interface {
 	// Traces tells, in words, what the cluster still knows of an earlier run whose records are not in this store, or
 	// nothing. It is asked where the store has never held a record.
 	Traces(ctx context.Context) (string, error)
+	// Overtaken tells, in words, how the cluster shows that the store has held a newer record than this, or nothing.
+	Overtaken(ctx context.Context, newest *Record) (string, error)
 	// Resolve returns the concrete positions to begin with: those of restored, checked against the log's range and
 	// with partitions it does not hold added at their earliest offset (rule 3), or, where restored is nil, those of
 	// the start-up mode. Stop offsets are resolved here too, once (rule 2).

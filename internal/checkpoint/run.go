@@ -73,7 +73,11 @@ func (r *run) begin(attempt uint64) {
 		defer r.work.Wait()
 		defer r.cancel(nil)
 		newest, highest, err := r.load()
-		if err == nil && highest == 0 && !r.cfg.IgnoreMissingState && r.durable() {
+		switch {
+		case err != nil:
+		case newest != nil:
+			err = r.checkOvertaken(newest)
+		case highest == 0 && !r.cfg.IgnoreMissingState && r.durable():
 			err = r.checkTraces()
 		}
 		if err == nil && newest == nil && (r.cfg.IgnoreMissingState || !r.durable()) {
@@ -96,6 +100,9 @@ func (r *run) begin(attempt uint64) {
 		r.gauges.restore(newest)
 		zeroMetrics(r.stream.opts.Metrics)
 		r.logRestored()
+		if newest != nil {
+			r.warnOfRemovedSinks(newest)
+		}
 		r.handle(Begin{})
 		r.loop()
 		r.work.Wait()
@@ -212,36 +219,6 @@ func (r *run) forgetIDs() {
 func (r *run) durable() bool {
 	s, ok := r.store.(interface{ Durable() bool })
 	return !ok || s.Durable()
-}
-
-// checkTraces refuses to start anew where an earlier run has left traces that only its records explain: its open
-// transactions would be aborted although they may belong to a durable checkpoint, and what it has committed would be
-// read again. A store whose records were deleted on purpose is not asked about.
-func (r *run) checkTraces() error {
-	for _, s := range r.seats() {
-		ask := func(ctx context.Context) (string, error) { return "", nil }
-		if s.asSource != nil {
-			ask = s.asSource.Traces
-		} else if s.asSink != nil {
-			ask = s.asSink.Traces
-		}
-		found, err := ask(r.ctx)
-		if err != nil {
-			return fmt.Errorf("%s: looking for traces of an earlier run: %w", s.key, err)
-		}
-		if found != "" {
-			return LostStore(s.key, r.store.Describe(), found)
-		}
-	}
-	return nil
-}
-
-// LostStore says that a store holds no checkpoint although a component has found traces of an earlier run.
-func LostStore(component, place, found string) error {
-	return fmt.Errorf("%s: the state store %s holds no checkpoint, but %s: the store was lost, or checkpoint.store "+
-		"leads to another place than before, or another job has the same group_id or transactional_id_prefix. Bring it "+
-		"back, or give each job its own; or set startup.ignore_missing_state: true to start anew, "+
-		"which may lose or double what the earlier run had not completed", component, place, found)
 }
 
 // loop takes events until the run is stopped.

@@ -170,33 +170,6 @@ func TestNewestRecordThatDoesNotVerifyStopsTheStart(t *testing.T) {
 	}
 }
 
-func TestLostStateIsRefusedUnlessItIsToBeIgnored(t *testing.T) {
-	for _, ignore := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t)
-			b.traces = "transaction p-0-1 is open"
-			cfg := benchConfig
-			cfg.IgnoreMissingState = ignore
-			b.declare(&cfg, Pool{Prefix: "p", Size: 3})
-			srcErr, sinkErr := b.join()
-			if ignore {
-				require.NoError(t, errors.Join(srcErr, sinkErr))
-				assert.False(t, b.sink.noted, "the ids are taken from whoever has them")
-			} else {
-				require.ErrorContains(t, srcErr, "transaction p-0-1 is open")
-				require.ErrorContains(t, <-b.fatal, "startup.ignore_missing_state")
-				assert.Empty(t, b.store.records)
-			}
-			b.stop()
-			if ignore {
-				b.start() // Now there are records, and nobody is asked.
-				assert.True(t, b.sink.noted, "who has taken the ids since is another owner")
-				b.stop()
-			}
-		})
-	}
-}
-
 func TestComponentsThatDoNotFitAreRefused(t *testing.T) {
 	cfg := benchConfig
 	other := benchConfig

@@ -58,8 +58,9 @@ func (s *Sink) sameCluster(restored, what string) error {
 		return nil
 	}
 	return fmt.Errorf("the newest checkpoint record holds %s of cluster %q, but `bootstrap_servers` leads to cluster %q: "+
-		"correct `bootstrap_servers`, or, if the sink was moved on purpose, %s",
-		what, restored, s.clusterID, checkpoint.StartAnew)
+		"correct `bootstrap_servers`, or, if the sink was moved on purpose, stop the job cleanly with the old ones and give the "+
+		"output another label, which keeps the positions of the inputs",
+		what, restored, s.clusterID)
 }
 
 func topics(c checkpoint.Committable) []string {

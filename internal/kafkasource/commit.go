@@ -3,6 +3,7 @@ package kafkasource
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -21,6 +22,10 @@ const (
 	noStore = "-"
 )
 
+// unknownTries is how often a commit is tried that the broker refuses since it does not know a topic: one that is new to
+// it, for a moment, or one that is gone, for ever. Newer positions wait behind the commit.
+const unknownTries = 6
+
 // CommitOffsets commits positions to the consumer group as a client that is no member. The coordinator calls it only
 // after everything of the checkpoint is committed (rule 1), one call after another, and logs its error; nothing depends
 // on it but what people see. A Solo calls it with positions before which everything is acknowledged.
@@ -36,6 +41,7 @@ func (r *Reader) CommitOffsets(ctx context.Context, positions checkpoint.SourceS
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.stopped, cancel)()
+	unknown := 0
 	err := retry(ctx, r.admin, r.log, fmt.Sprintf("committing offsets to group %q", r.cfg.Group), func(ctx context.Context) error {
 		resp, err := req.RequestWith(ctx, r.admin)
 		if err != nil {
@@ -43,7 +49,13 @@ func (r *Reader) CommitOffsets(ctx context.Context, positions checkpoint.SourceS
 		}
 		for _, t := range resp.Topics {
 			for _, p := range t.Partitions {
-				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+				err := kerr.ErrorForCode(p.ErrorCode)
+				if errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, kerr.UnknownTopicOrPartition) {
+					if unknown++; unknown >= unknownTries {
+						err = &goneError{err}
+					}
+				}
+				if err != nil {
 					return fmt.Errorf("partition %d of topic %q: %w", p.Partition, topicName(t, positions), err)
 				}
 			}
@@ -59,6 +71,14 @@ func (r *Reader) CommitOffsets(ctx context.Context, positions checkpoint.SourceS
 		count(r.cfg.Metrics.CommitsFailed, 1)
 	}
 	return err
+}
+
+// goneError says that the broker goes on not knowing a topic. It does not wrap what the broker has said, which is tried
+// again elsewhere.
+type goneError struct{ said error }
+
+func (e *goneError) Error() string {
+	return fmt.Sprintf("the broker does not know the topic any more, as after it was deleted (%v)", e.said)
 }
 
 // noteCommitted is for the metrics.

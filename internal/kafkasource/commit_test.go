@@ -113,6 +113,30 @@ func TestCommitIsTriedAgainUntilItsContextOrTheSourceEnds(t *testing.T) {
 	require.Equal(t, commitCounts{}, n, "a commit that was ended has not failed")
 }
 
+// TestCommitOfATopicThatIsGoneEnds: positions of a topic that was deleted, or created again, would be tried for ever, and
+// no newer ones would get into the group until the process ends.
+func TestCommitOfATopicThatIsGoneEnds(t *testing.T) {
+	for _, refusal := range []*kerr.Error{kerr.UnknownTopicID, kerr.UnknownTopicOrPartition} {
+		t.Run(refusal.Message, func(t *testing.T) {
+			c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "a"))
+			require.NoError(t, err)
+			t.Cleanup(c.Close)
+			b := brokerAt(t, c.ListenAddrs())
+			tried := answerCommits(c, refusal.Code)
+			var n commitCounts
+			s := newSource(t, committingConfig(b, &n))
+			state := s.resolve(nil)
+			done := make(chan error, 1)
+			go func() { done <- s.CommitOffsets(t.Context(), state) }()
+			err = receive(t, done, "the end of the commit")
+			require.ErrorContains(t, err, "does not know the topic any more")
+			require.ErrorContains(t, err, refusal.Message)
+			require.GreaterOrEqual(t, len(tried), unknownTries, "a broker may only not know the topic yet")
+			require.Equal(t, commitCounts{failed: 1}, n)
+		})
+	}
+}
+
 // answerCommits answers every offset commit with a code, and tells of each.
 func answerCommits(c *kfake.Cluster, code int16) <-chan struct{} {
 	tried := make(chan struct{}, 1000)

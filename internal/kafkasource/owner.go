@@ -50,12 +50,12 @@ func (r *Reader) CheckGroup(ctx context.Context) error {
 	}
 	first, err := r.marks(ctx)
 	if err != nil {
-		return err
+		return r.unchecked(err)
 	}
 	now, wait := time.Now(), false
 	for _, m := range first {
 		switch {
-		case m.store == r.storeID() && m.stream == orDash(r.cfg.StreamID) && m.store != noStore:
+		case r.isOurs(m):
 			// our own: nobody else has the state store
 		case now.Sub(m.at) > r.fresh():
 		case m.store != noStore:
@@ -72,7 +72,7 @@ func (r *Reader) CheckGroup(ctx context.Context) error {
 	}
 	second, err := r.marks(ctx)
 	if err != nil {
-		return err
+		return r.unchecked(err)
 	}
 	for p, m := range second {
 		if was, ok := first[p]; m.store == noStore && (!ok || m.at != was.at) {
@@ -116,6 +116,8 @@ type ownersMark struct {
 	offset        int64
 	store, stream string
 	at            time.Time
+	// text is the mark as it was written.
+	text string
 }
 
 // parseMark reads the metadata of a commit, if it is an owner mark.
@@ -130,7 +132,7 @@ func parseMark(metadata string) (m ownersMark, ok bool) {
 	if err != nil {
 		return m, false
 	}
-	return ownersMark{store: store, stream: rest[:last], at: time.UnixMilli(ms)}, true
+	return ownersMark{store: store, stream: rest[:last], at: time.UnixMilli(ms), text: metadata}, true
 }
 
 // marks are the owner marks of the partitions that this source reads: those of other shares are other processes'.
@@ -154,7 +156,7 @@ func (r *Reader) marks(ctx context.Context) (map[splits.Partition]ownersMark, er
 		})
 		return nil
 	})
-	return out, r.unchecked(err)
+	return out, err
 }
 
 // maxMembers bounds the members that an error lists.

@@ -78,7 +78,7 @@ func (r *Reader) About() string {
 }
 
 // describe notes it.
-func (r *Reader) describe(partitions int, from string) {
+func (r *Reader) describe(partitions int, from string, endsKept bool) {
 	of := strings.Join(r.cfg.Subscription.Names(), ", ")
 	if p := r.cfg.Subscription.Pattern; p != nil {
 		of = "topics like " + p.String()
@@ -92,6 +92,9 @@ func (r *Reader) describe(partitions int, from string) {
 	}
 	if r.cfg.Stop.Bounded() {
 		text += ", until " + string(r.cfg.Stop.Mode)
+		if endsKept {
+			text += " as the first start resolved it"
+		}
 	}
 	if r.cfg.Group != "" {
 		text += ", group " + r.cfg.Group

@@ -89,7 +89,7 @@ func (r *Reader) Resolve(ctx context.Context, restored *checkpoint.SourceState) 
 	r.noteGone(p.vanished)
 	slices.SortFunc(state.Splits, checkpoint.CompareSplits)
 	state.Finished = r.cfg.Stop.Bounded() && r.allAtStop(state.Splits)
-	state.Publish = restored == nil && p.resolvedForGood()
+	state.Publish = r.publishes(ctx, restored, p)
 	if len(p.unsubscribed) > 0 {
 		r.log.Warn("the checkpoint has positions of topics that are no longer in topics: they are kept and not read",
 			"partitions", splits.Format(p.unsubscribed))
@@ -107,7 +107,13 @@ func (r *Reader) Resolve(ctx context.Context, restored *checkpoint.SourceState) 
 		r.log.Warn("partitions have no record since startup.timestamp, and begin at their end", "partitions", splits.Format(p.unmatched))
 	}
 	r.warnOfNothing(state.Splits)
-	r.describe(len(p.origins), p.summary())
+	if state.Finished && p.keptStops > 0 {
+		r.log.Info("an earlier start has read everything up to the ends, and nothing is read now: ends are resolved once, at the "+
+			"first start, and kept with the checkpoint, whatever bounded says later. To read on to new ends, start once with "+
+			"bounded.mode: unbounded, or for a job that is run again and again set startup.mode: group-offsets and checkpoint.on_stop: delete",
+			"ends", describe(state), "records_behind_them", p.behindStops())
+	}
+	r.describe(len(p.origins), p.summary(), p.keptStops > 0)
 	return state, nil
 }
 
@@ -218,6 +224,8 @@ type plan struct {
 	// record since startup.timestamp.
 	reset     []offsets.OutOfRange
 	unmatched []splits.Partition
+	// keptStops counts partitions whose stop is that of the checkpoint.
+	keptStops int
 	// vanished are positions of partitions that a pattern covers and that are not there any more, recreated partitions whose
 	// topic is another one than that of the checkpoint.
 	vanished  []checkpoint.Split
@@ -345,8 +353,10 @@ func (p *plan) restored(ctx context.Context, lookup offsets.Lookup, parts []spli
 	}
 	for _, at := range parts {
 		s, isKnown := known[at]
-		stop := s.Stop // rule 2: resolved once
-		if !isKnown || !p.cfg.Stop.Stops() || stop == checkpoint.NoStop {
+		stop := s.Stop
+		if isKnown && p.cfg.Stop.Stops() && stop != checkpoint.NoStop {
+			p.keptStops++ // rule 2: resolved once
+		} else {
 			var ok bool
 			if stop, ok, err = p.stop(at, !isKnown); err != nil {
 				return nil, err
@@ -367,6 +377,16 @@ func (p *plan) restored(ctx context.Context, lookup offsets.Lookup, parts []spli
 		out = append(out, p.split(at, from, stop))
 	}
 	return out, nil
+}
+
+// behindStops counts the offsets between the stops and the ends of the log.
+func (p *plan) behindStops() (n int64) {
+	for _, s := range p.splits {
+		if end, ok := p.answers.Latest[at(s)]; ok && s.Stop != checkpoint.NoStop {
+			n += max(0, end.Offset-s.Stop)
+		}
+	}
+	return n
 }
 
 // summary counts partitions by the rule that gave their position: "checkpoint 3, new partition, earliest 1".

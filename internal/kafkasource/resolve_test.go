@@ -2,6 +2,7 @@ package kafkasource
 
 import (
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -139,10 +140,19 @@ func TestChangedBoundOfARestoredSource(t *testing.T) {
 			restored := old
 			restored.Splits = []checkpoint.Split{old.Splits[0]}
 			restored.Splits[0].Stop = tc.restored
-			got, err := newSource(t, cfg).Resolve(t.Context(), &restored)
+			s := newSource(t, cfg)
+			got, err := s.Resolve(t.Context(), &restored)
 			require.NoError(t, err)
 			require.Equal(t, tc.want, got.Splits[0].Stop)
 			require.Equal(t, tc.finished, got.Finished)
+			// Who runs a bounded job again is told why it reads nothing.
+			says := "nothing is read now: ends are resolved once, at the first start"
+			require.Equal(t, tc.finished, strings.Contains(s.log.String(), says))
+			if tc.finished {
+				require.Contains(t, s.log.String(), "records_behind_them=1")
+			}
+			require.Equal(t, tc.stop.Bounded() && tc.restored != checkpoint.NoStop,
+				strings.HasSuffix(s.About(), "until latest-offset as the first start resolved it"), s.About())
 		})
 	}
 }

@@ -47,6 +47,11 @@ func (s *Survey) Verify(ctx context.Context, restored checkpoint.SourceState) er
 // Traces looks for an earlier run, as Reader.Traces does.
 func (s *Survey) Traces(ctx context.Context) (string, error) { return s.reader.Traces(ctx) }
 
+// Overtaken looks for a newer checkpoint, as Reader.Overtaken does.
+func (s *Survey) Overtaken(ctx context.Context, newest *checkpoint.Record) (string, error) {
+	return s.reader.Overtaken(ctx, newest)
+}
+
 // CheckGroup refuses the consumer group, as Reader.CheckGroup does.
 func (s *Survey) CheckGroup(ctx context.Context) error { return s.reader.CheckGroup(ctx) }
 

@@ -83,7 +83,8 @@ type RecreatedError struct{ Recreation }
 
 func (e *RecreatedError) Error() string {
 	return fmt.Sprintf("topic %q was deleted and created again (its id was %s and is %s): the positions kept for it mean "+
-		"nothing in the new topic; to read the new topic from its start-up mode, %s, or give the component another label",
+		"nothing in the new topic; to read the new topic from its first record, and the others from where they stand, name the topics "+
+		"by topic_pattern for one start; to read all of them from the start-up mode, %s",
 		e.Topic, hex.EncodeToString(e.Was[:]), hex.EncodeToString(e.Now[:]), checkpoint.StartAnew)
 }
 

@@ -33,7 +33,8 @@ func startupField() *service.ConfigField {
 			Description("What replaces an offset that does not exist, or that the partition does not have (with `group-offsets` and `specific-offsets`). Default, as in Flink: `none`, with `specific-offsets` `earliest`."),
 		benthosx.BoolField(fieldStartup+"."+fieldIgnoreState, fieldIgnoreState, false,
 			"Whether to start anew although the cluster knows of an earlier run whose checkpoints are not in the store, true or "+
-				"false: an open transaction of the sink's ids, or an offset that a checkpoint of another store has committed to the group.").Advanced(),
+				"false: an open transaction of the sink's ids, or an offset that a checkpoint of another store, or of another stream of this "+
+				"one, has committed to the group. With a state that is older than what the group shows, whether to go on from it all the same.").Advanced(),
 	).Description("Where reading begins when there is no checkpoint. A checkpoint always wins.")
 }
 

@@ -139,6 +139,11 @@ func (r *report) restore(ctx context.Context, job benthosx.Job, settings kafkafl
 		r.Checkpoint, r.Note = nil, fmt.Sprintf("the checkpoints in %s do not hold this source, so it begins by its start-up mode", peeked.Place)
 		return nil, nil
 	}
+	if found, err := survey.Overtaken(ctx, rec); err != nil {
+		return state, err
+	} else if found != "" && !cp.IgnoreMissingState {
+		return state, checkpoint.OldStore(r.Source, peeked.Place, rec, found)
+	}
 	return state, survey.Verify(ctx, *state)
 }
 
