@@ -142,6 +142,8 @@ func TestParseSpecificMap(t *testing.T) {
 		"no topic, and two":    {m{"0": 42}, both, nil, "0: 42 belongs to no topic, and the source reads several; write { orders: { 0: 42 } }"},
 		"an unknown topic":     {m{"order": m{"0": 42}}, both, nil, "order: it is not one of the topics that are read: orders, users"},
 		"no partition":         {m{"orders": m{"x": 42}}, both, nil, `orders: "x" is not the number of a partition`},
+		"two spellings":        {m{"orders": m{"0": 1, "00": 5}}, both, nil, "orders: partition 0 is there twice, with 1 and 5; take one of them out"},
+		"with and without":     {m{"orders": m{"0": 1}, "0": 5}, []string{"orders"}, nil, "orders: partition 0 is there twice, with 1 and 5"},
 		"no offset":            {m{"orders": m{"0": "soon"}}, both, nil, "orders: partition 0: soon is not an offset; write a whole number up to 9223372036854775807, or one of earliest-offset, group-offsets, latest-offset"},
 		"half an offset":       {m{"orders": m{"0": 1.5}}, both, nil, "1.5 is not an offset"},
 		"a list for an offset": {m{"0": []any{1}}, both[:1], nil, "is not an offset"},

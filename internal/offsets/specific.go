@@ -206,7 +206,11 @@ func (s Specific) add(topic, partition string, value any) error {
 		return fmt.Errorf("%s: partition %d: %v is not an offset; write a whole number up to %d, or one of %s", topic, p, value, math.MaxInt64,
 			strings.Join(slices.Sorted(maps.Keys(words)), ", "))
 	}
-	s[splits.Partition{Topic: topic, Partition: int32(p)}] = o
+	at := splits.Partition{Topic: topic, Partition: int32(p)}
+	if is, listed := s[at]; listed {
+		return fmt.Errorf("%s: partition %d is there twice, with %d and %d; take one of them out", topic, p, min(is, o), max(is, o))
+	}
+	s[at] = o
 	return nil
 }
 

@@ -14,14 +14,20 @@ func TestSubscriptionValidate(t *testing.T) {
 		sub Subscription
 		err string
 	}{
-		"one":        {Subscription{Topics: []string{"a"}}, ""},
-		"two":        {Subscription{Topics: []string{"a", "b"}}, ""},
-		"pattern":    {Subscription{Pattern: regexp.MustCompile("a")}, ""},
-		"partitions": {Subscription{Partitions: []Partition{{"a", 0}}}, ""},
-		"none":       {Subscription{}, "no topic given"},
-		"empty":      {Subscription{Topics: []string{"a", " "}}, "entry 1 is empty"},
-		"twice":      {Subscription{Topics: []string{"a", "b", "a"}}, `"a" is listed twice`},
-		"two kinds":  {Subscription{Topics: []string{"a"}, Pattern: regexp.MustCompile("a")}, "topics, topic_pattern: only one of them can be set"},
+		"one":          {Subscription{Topics: []string{"a"}}, ""},
+		"two":          {Subscription{Topics: []string{"a", "b"}}, ""},
+		"pattern":      {Subscription{Pattern: regexp.MustCompile("a")}, ""},
+		"partitions":   {Subscription{Partitions: []Partition{{"a", 0}}}, ""},
+		"none":         {Subscription{}, "no topic given"},
+		"empty":        {Subscription{Topics: []string{"a", " "}}, "entry 1 is empty"},
+		"twice":        {Subscription{Topics: []string{"a", "b", "a"}}, `"a" is listed twice`},
+		"two in one":   {Subscription{Topics: []string{"a;b"}}, `topics: "a;b" cannot be the name of a topic, which has up to 249 letters of a to z, digits, points, dashes and underscores; name several topics in a list`},
+		"star":         {Subscription{Topics: []string{"a*"}}, "a pattern belongs into topic_pattern"},
+		"blank":        {Subscription{Topics: []string{"a "}}, "take the blanks out"},
+		"umlaut":       {Subscription{Partitions: []Partition{{"ä", 0}}}, `partitions: "ä" cannot be the name of a topic`},
+		"points":       {Subscription{Topics: []string{".."}}, "correct the name"},
+		"all there is": {Subscription{Topics: []string{"A_z.0-9", "__consumer_offsets", "..."}}, ""},
+		"two kinds":    {Subscription{Topics: []string{"a"}, Pattern: regexp.MustCompile("a")}, "topics, topic_pattern: only one of them can be set"},
 		"three kinds": {Subscription{Topics: []string{"a"}, Pattern: regexp.MustCompile("a"), Partitions: []Partition{{"a", 0}}},
 			"topics, topic_pattern, partitions: only one"},
 	} {
@@ -100,9 +106,16 @@ func TestParsePattern(t *testing.T) {
 		`\p{javaLowerCase}`: "has a Java character class",
 		`\p{IsLatin}+`:      "has a Java character class",
 		`\hx`:               "has an escape",
+		`[a-z&&[^o]]+`:      "has a character class within another, or an intersection of classes",
+		`orders-[a-c[x-z]]`: "has a character class within another",
+		`[\w&&\D]`:          "an intersection of classes (&&)",
 	} {
 		_, err := ParsePattern(pattern)
 		require.ErrorContains(t, err, want, pattern)
+	}
+	for _, pattern := range []string{`[[:alpha:]]+-[0-9]`, `[a-z]+[0-9]|([b])[c]`, `[\w.-]+`, `[^[:digit:]x]*`, `[a&b]&&[c]`} {
+		_, err := ParsePattern(pattern)
+		require.NoError(t, err, pattern)
 	}
 }
 
