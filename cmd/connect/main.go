@@ -30,6 +30,7 @@ const productName = "Tidegate"
 // run is main without the exit, so that tests can be the binary.
 func run(opts ...service.CLIOptFunc) int {
 	tuneMemory()
+	mendHelp()
 	version, built := buildStamp()
 	return host.Main(append([]service.CLIOptFunc{
 		service.CLIOptSetBinaryName("connect"),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/redpanda-data/benthos/v4/public/service"
 
@@ -25,8 +26,9 @@ func ConnectionFields(side kafkaclient.Side) []*service.ConfigField {
 		// Any, since Benthos's own lists refuse Kafka's usual form, one comma-separated string.
 		service.NewAnyField(fieldBootstrapServers).
 			Description("Addresses of the Kafka cluster, `host:port`: a list, or one string with commas between. A few brokers are enough; the others are found through them.").
-			Example([]any{"localhost:9092"}).
-			Example("kafka-1:9092,kafka-2:9092").
+			// A text first: of a list, `create` prints the remark that it is required at the field behind it.
+			Example("localhost:9092").
+			Example([]any{"kafka-1:9092", "kafka-2:9092"}).
 			LintRule(lintRule(checkBootstrapServers, side)),
 		tlsField(side),
 		saslField(side),
@@ -83,8 +85,12 @@ func propertiesField(side kafkaclient.Side) *service.ConfigField {
 			fields = append(fields, service.NewStringField(p.Name).Optional().Secret().Description(p.Effect))
 			continue
 		}
-		fields = append(fields, service.NewAnyField(p.Name).Optional().
-			Description(fmt.Sprintf("%s One of: %s. Default: %s.", p.Effect, p.Takes(), p.Default)))
+		field := service.NewAnyField(p.Name).Optional().
+			Description(fmt.Sprintf("%s One of: %s. Default: %s.", p.Effect, p.Takes(), p.Default))
+		if !strings.Contains(p.Default, " ") && p.Default != "none" {
+			field = field.Example(p.Default) // which `create` prints in place of null
+		}
+		fields = append(fields, field)
 	}
 	// Known to Benthos, so that it is our rule alone that says why they are refused.
 	for _, name := range slices.Sorted(maps.Keys(kafkaclient.RefusedProperties())) {

@@ -1,7 +1,6 @@
 package benthosx
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"sync"
@@ -14,8 +13,9 @@ import (
 var fatal struct {
 	sync.Mutex
 	cause error
-	// ended is closed when Main returns; nil where Main does not run.
+	// ended is closed when Main returns, life is what Benthos runs under; nil where Main does not run.
 	ended chan struct{}
+	life  *lifetime
 	// end ends a build without Main.
 	end      func(cause error)
 	replaced bool
@@ -27,11 +27,11 @@ func init() { fatal.end = endForeign }
 const resignal = 200 * time.Millisecond
 
 // Fatal ends the process with the cause: an input cannot do so by returning an error, which Benthos retries for ever.
-// It records the cause and asks the process to stop as an operator would, so that everything else closes in order;
+// It records the cause and asks Benthos to stop as an operator would, so that everything else closes in order;
 // Main then exits 1 with the cause as its last line. Calls after the first change nothing.
 func Fatal(cause error) {
 	fatal.Lock()
-	first, ended, end := fatal.cause == nil, fatal.ended, fatal.end
+	first, ended, life, end := fatal.cause == nil, fatal.ended, fatal.life, fatal.end
 	if first {
 		fatal.cause = cause
 	}
@@ -41,7 +41,7 @@ func Fatal(cause error) {
 	case ended == nil:
 		end(cause)
 	default:
-		go signalUntil(ended)
+		go life.end(ended)
 	}
 }
 
@@ -104,9 +104,9 @@ func FatalCause() error {
 // Main runs the Benthos command line and returns the process's exit code: Benthos's own, or 1 where Fatal was called or
 // a stream was stopped without its last checkpoint, with the cause as the last line on standard error.
 func Main(opts ...service.CLIOptFunc) int {
-	ended := make(chan struct{})
+	ended, life := make(chan struct{}), newLifetime()
 	fatal.Lock()
-	fatal.ended = ended
+	fatal.ended, fatal.life = ended, life
 	fatal.Unlock()
 	defer close(ended)
 	started := make(chan struct{})
@@ -114,15 +114,22 @@ func Main(opts ...service.CLIOptFunc) int {
 	sight.started = started
 	sight.Unlock()
 
-	opts = append([]service.CLIOptFunc{
-		holdEarlyStop(ended, started), service.CLIOptOnConfigParse(CheckTopology), service.CLIOptCustomRunFlags(nil, noteFile),
-	}, opts...)
-	code, err := service.RunCLIToCode(context.Background(), opts...)
+	args, err := applyEnvFiles(os.Args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	opts = append([]service.CLIOptFunc{
+		service.CLIOptSetArgs(append(os.Args[:1:1], args...)...), service.CLIOptSetEnvVarLookup(lookUp),
+		holdEarlyStop(ended, started), service.CLIOptOnConfigParse(CheckTopology), service.CLIOptCustomRunFlags(nil, noteFile),
+	}, opts...)
+	code, err := service.RunCLIToCode(life, opts...)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		args = sayLints(err, args, opts)
 		code = max(code, 1)
 	}
-	for _, line := range lintTags(os.Args[1:]) {
+	for _, line := range lintLines(args) {
 		fmt.Fprintln(os.Stderr, line)
 		code = max(code, 1)
 	}

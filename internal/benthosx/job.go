@@ -37,6 +37,9 @@ var errSeen = errors.New("the config was read")
 // ReadJob reads a config as `run` does with these arguments, environment variables, -r and --set included, and refuses
 // what `run` refuses before it starts anything.
 func ReadJob(ctx context.Context, args []string, opts ...service.CLIOptFunc) (job Job, err error) {
+	if args, err = applyEnvFiles(append([]string{"run"}, args...)); err != nil {
+		return job, err
+	}
 	seen := false
 	var refused error
 	look := func(conf *service.ParsedConfig) error {
@@ -48,9 +51,9 @@ func ReadJob(ctx context.Context, args []string, opts ...service.CLIOptFunc) (jo
 		return errSeen
 	}
 	// No listener: the job may be running beside us. Its log would stand in the command's output.
-	run := append([]string{"connect", "run", "--set", "http.enabled=false", "--log.level", "error"}, args...)
+	run := append([]string{"connect", "run", "--set", "http.enabled=false", "--log.level", "error"}, args[1:]...)
 	_, err = service.RunCLIToCode(ctx, append(opts, service.CLIOptSetArgs(run...),
-		service.CLIOptOnConfigParse(look), service.CLIOptCustomRunFlags(nil, noteFile))...)
+		service.CLIOptSetEnvVarLookup(lookUp), service.CLIOptOnConfigParse(look), service.CLIOptCustomRunFlags(nil, noteFile))...)
 	switch {
 	case seen:
 		return job, refused

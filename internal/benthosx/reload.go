@@ -24,6 +24,7 @@ var errReloaded = errors.New("the config was reloaded (-w), and what stands arou
 
 // noteFile notes the file that a command runs. It comes before Benthos reads it.
 func noteFile(c *cli.Context) error {
+	noteLints(c)
 	if err := checkSecrets(c); err != nil {
 		return err
 	}

@@ -60,6 +60,7 @@ var rooms = []room{
 	{path: "internal/killpoint", kind: core, level: 1},
 	{path: "internal/repeats", kind: core, level: 1},
 	{path: "internal/child", kind: core, level: 1},
+	{path: "internal/envfile", kind: core, level: 1},
 	{path: "tests/metadata", kind: edge, level: 100},
 	{path: "tests", kind: witness, level: 100, apart: true},
 	{path: "bench", kind: edge, level: 110, apart: true},

@@ -58,6 +58,8 @@ func TestFatalCauseEndsABuildOfSomebodyElse(t *testing.T) {
 			require.Contains(t, cause, tc.want)
 			if tc.main == "host" {
 				require.True(t, strings.HasPrefix(lastLine(t, j), "fatal: "), lastLine(t, j))
+				require.NotContains(t, string(j.text(t)), "Received SIG", "nobody has sent one")
+				require.Contains(t, string(j.text(t)), "Shutting down the service", "in order")
 			}
 		})
 	}
