@@ -51,16 +51,21 @@ A header without = has a null value, one with nothing behind it an empty one.`[1
 				Usage:     "Show which of the first records of a topic an expression keeps",
 				ArgsUsage: "EXPRESSION",
 				Description: `
-  {{.BinaryName}} header-filter test 'env:prod' --topic orders --bootstrap-servers localhost:9092 --limit 20
+  {{.BinaryName}} header-filter test 'env:prod' --config job.yaml --limit 20
+  {{.BinaryName}} header-filter test 'env:prod' --topic orders --bootstrap-servers localhost:9092
 
 Reads from the first records the topic still has, commits nothing, and stops at
-the limit or at the end the topic had when it began.`[1:],
-				Flags: []cli.Flag{
+the limit or at the end the topic had when it began. With a config it reaches
+the cluster as the job's kafka_flink_source does, by its tls, sasl and
+properties; a running job is not disturbed.`[1:],
+				Flags: append([]cli.Flag{
 					language, asJSON,
+					&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "config of a job whose source has the connection, and the topic if there is one"},
+					&cli.StringFlag{Name: "source", Usage: "label or path of the source, where the config has several"},
 					&cli.StringFlag{Name: "topic", Usage: "topic to read"},
 					&cli.IntFlag{Name: "limit", Value: 20, Usage: "how many records to look at"},
-					&cli.StringSliceFlag{Name: "bootstrap-servers", Value: cli.NewStringSlice("localhost:9092"), Usage: "addresses of the cluster, host:port"},
-				},
+					&cli.StringSliceFlag{Name: "bootstrap-servers", Usage: "addresses of the cluster, host:port (default: those of the config, else localhost:9092)"},
+				}, jobCLIFlags()...),
 				SkipFlagParsing: true,
 				Action:          func(c *cli.Context) error { return runFilter(c, testFilter) },
 			},
@@ -77,6 +82,9 @@ type filterArgs struct {
 	topic   string
 	limit   int
 	servers []string
+	// config is a job's, source names one of its sources, and job are the arguments with which `run` would read it.
+	config, source string
+	job            []string
 }
 
 // runFilter parses the arguments, in whatever order they come: the command line's own parser takes flags only before the
@@ -89,6 +97,10 @@ func runFilter(c *cli.Context, run func(context.Context, filterArgs) error) erro
 	flags.BoolVar(&a.json, "json", false, "")
 	flags.StringVar(&a.topic, "topic", "", "")
 	flags.IntVar(&a.limit, "limit", 20, "")
+	flags.StringVar(&a.config, "config", "", "")
+	flags.StringVar(&a.config, "c", "", "")
+	flags.StringVar(&a.source, "source", "", "")
+	noteJobFlags(flags, &a.job)
 	flags.Func("bootstrap-servers", "", func(v string) error { a.servers = append(a.servers, v); return nil })
 	flags.Func("header", "", func(v string) error { a.headers = append(a.headers, parseHeader(v)); return nil })
 	var expressions []string
@@ -195,20 +207,27 @@ func printJSON(out io.Writer, v any) error {
 }
 
 // holeWait is how long nothing has to come until what is left of a topic holds no record.
-const holeWait = 5 * time.Second
+const holeWait = 15 * time.Second
 
 // testFilter reads the first records of a topic and prints which are kept.
 func testFilter(ctx context.Context, a filterArgs) error {
+	if a.limit < 1 {
+		return fmt.Errorf("--limit %d: at least 1", a.limit)
+	}
+	if a.config == "" && (a.source != "" || len(a.job) > 0) {
+		return errors.New("--source, and what run reads a config by, go together with --config job.yaml")
+	}
+	connection, err := a.connection(ctx)
 	switch {
+	case err != nil:
+		return err
+	case a.topic == "" && a.config != "":
+		return fmt.Errorf("%s reads several topics, or a pattern of them: name one by --topic", a.config)
 	case a.topic == "":
 		return errors.New("connect header-filter test needs --topic")
-	case a.limit < 1:
-		return fmt.Errorf("--limit %d: at least 1", a.limit)
-	case len(a.servers) == 0:
-		a.servers = []string{"localhost:9092"}
 	}
 	log := slog.New(slog.DiscardHandler)
-	opts, err := kafkaclient.Config{BootstrapServers: a.servers, ClientID: "tidegate-header-filter"}.Options(log)
+	opts, err := connection.Options(log)
 	if err != nil {
 		return err
 	}

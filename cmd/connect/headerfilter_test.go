@@ -3,12 +3,14 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/tidegate/tidegate/internal/benthosx"
 	"github.com/tidegate/tidegate/internal/devbroker"
 	"github.com/tidegate/tidegate/internal/headerexpr"
 	"github.com/tidegate/tidegate/tests/realkafka"
@@ -104,6 +106,76 @@ func TestHeaderFilterTestEndsBehindTransactions(t *testing.T) {
 		out, err := headerFilter(t, "test", "env:prod", "--topic", topic, "--limit", limit, "--bootstrap-servers", strings.Join(kafka.Bootstrap(), ","))
 		require.NoError(t, err, out)
 		require.Contains(t, out, want)
+	}
+}
+
+// TestHeaderFilterTestReachesAClusterAsAJobDoes: the listener asks for TLS and a login, which are in the job's config.
+func TestHeaderFilterTestReachesAClusterAsAJobDoes(t *testing.T) {
+	kafka := realkafka.Start(t, realkafka.Options{Secure: &realkafka.Secure{Users: map[string]string{"orders": realkafka.Password}}})
+	topic := kafka.Topic(t, 1)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(kafka.Bootstrap()...))
+	require.NoError(t, err)
+	defer cl.Close()
+	require.NoError(t, cl.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Headers: []kgo.RecordHeader{{Key: "env", Value: []byte("prod")}}},
+		&kgo.Record{Topic: topic}).FirstErr())
+	source := func(label, topics string) string {
+		return fmt.Sprintf("label: %s\n  kafka_flink_source:\n    bootstrap_servers: %s\n    topics: [ %s ]\n    startup: { mode: earliest-offset }\n"+
+			"    tls: { enabled: true, root_cas_file: %s }\n    sasl: [ { mechanism: SCRAM-SHA-512, username: orders, password: \"${SECRET_UNDER_TEST}\" } ]\n",
+			label, kafka.Listener(realkafka.SASLSSL), topics, kafka.Certs().CA)
+	}
+	one := writeFile(t, "one.yaml", "input:\n  "+source("a", topic)+"output: { drop: {} }\n")
+	several := writeFile(t, "several.yaml", "input:\n  "+source("a", topic+", other")+"output: { drop: {} }\n")
+	env := writeFile(t, "f.env", "SECRET_UNDER_TEST='"+realkafka.Password+"'\n")
+	wrong := writeFile(t, "wrong.env", "SECRET_UNDER_TEST='hunter2'\n")
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+		ok   bool
+	}{
+		"its topic":           {[]string{"env:prod", "--config", one, "--env-file", env}, "1 of 2 records kept", true},
+		"another topic":       {[]string{"-e", env, "-c", several, "--topic", topic, "--source", "a", "env:prod"}, "1 of 2 records kept", true},
+		"a field that is set": {[]string{"env:prod", "-c", several, "-e", env, "-s", "input.kafka_flink_source.topics=" + topic}, "1 of 2 records kept", true},
+		"several topics":      {[]string{"env:prod", "-c", several, "-e", env}, "name one by --topic", false},
+		"no such source":      {[]string{"env:prod", "-c", one, "-e", env, "--source", "b"}, "one.yaml has a", false},
+		"no config":           {[]string{"env:prod", "--source", "b", "--topic", topic}, "go together with --config", false},
+		"no such config":      {[]string{"env:prod", "-c", "none.yaml"}, "none.yaml", false},
+		"a wrong password":    {[]string{"env:prod", "-c", one, "-e", wrong}, "SASL_AUTHENTICATION_FAILED", false},
+		"no password":         {[]string{"env:prod", "-c", one}, "SECRET_UNDER_TEST", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := headerFilter(t, append([]string{"test"}, tc.args...)...)
+			require.Equal(t, tc.ok, err == nil, out)
+			require.Contains(t, out, tc.want)
+			require.NotContains(t, out, "hunter2", "rule 13")
+		})
+	}
+}
+
+func TestSourceWhoseConnectionIsTaken(t *testing.T) {
+	for name, tc := range map[string]struct {
+		keys         []string
+		source, want string
+		refused      string
+	}{
+		"the only one":    {keys: []string{"a"}, want: "a"},
+		"by its name":     {keys: []string{"a", "b"}, source: "b", want: "b"},
+		"no other":        {keys: []string{"a"}, source: "b", refused: "--source b: job.yaml has a"},
+		"one of several":  {keys: []string{"a", "b"}, refused: "job.yaml has several sources; name one by --source: a, b"},
+		"none that there": {refused: "job.yaml has no kafka_flink_source under input"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var job benthosx.Job
+			for _, key := range tc.keys {
+				job.Sources = append(job.Sources, benthosx.Source{Key: key})
+			}
+			got, err := (&filterArgs{config: "job.yaml", source: tc.source}).sourceOf(job)
+			if tc.refused != "" {
+				require.ErrorContains(t, err, tc.refused)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, tc.want, got.Key)
+		})
 	}
 }
 

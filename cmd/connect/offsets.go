@@ -7,7 +7,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/redpanda-data/benthos/v4/public/service"
 	"github.com/urfave/cli/v2"
 
 	"github.com/tidegate/tidegate/cmd/connect/offsets"
@@ -28,32 +27,21 @@ and neither the state store nor the group is changed; a running job is not
 disturbed. Outputs are not looked at.
 
   {{.BinaryName}} offsets ./job.yaml`[1:],
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print JSON instead of a table"},
 			&cli.DurationFlag{Name: "timeout", Value: time.Minute, Usage: "how long to wait for a cluster that does not answer"},
-			&cli.StringSliceFlag{Name: "resources", Aliases: []string{"r"}, Usage: "pull in extra resources from a file, as for run"},
-			&cli.StringSliceFlag{Name: "env-file", Aliases: []string{"e"}, Usage: "import environment variables from a dotenv file, as for run"},
-			&cli.StringSliceFlag{Name: "set", Aliases: []string{"s"}, Usage: "set a field of the config, as for run"},
-			&cli.StringSliceFlag{Name: "templates", Aliases: []string{"t"}, Usage: "import templates, as for run"},
-			&cli.BoolFlag{Name: "chilled", Usage: "go on with a config that has linter errors, as for run"},
-		},
+		}, jobCLIFlags()...),
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
 				return errors.New("name the config: connect offsets job.yaml")
 			}
-			var args []string
-			for _, flag := range []string{"resources", "env-file", "set", "templates"} {
-				for _, v := range c.StringSlice(flag) {
-					args = append(args, "--"+flag, v)
-				}
-			}
-			if c.Bool("chilled") {
-				args = append(args, "--chilled")
-			}
 			ctx, cancel := context.WithTimeout(c.Context, c.Duration("timeout"))
 			defer cancel()
-			return offsets.Run(ctx, offsets.Options{
-				Args: append(args, c.Args().First()), CLI: []service.CLIOptFunc{service.CLIOptSetProductName(productName)},
+			job, err := readJob(ctx, append(jobArgs(c), c.Args().First()))
+			if err != nil {
+				return err
+			}
+			return offsets.Run(ctx, job, offsets.Options{
 				JSON: c.Bool("json"), Out: c.App.Writer,
 				Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 			})

@@ -98,9 +98,12 @@ type toldPartition struct {
 func (d *dry) offsets(file string, args ...string) (got told, failed string) {
 	d.t.Helper()
 	var out, log bytes.Buffer
-	err := offsets.Run(d.t.Context(), offsets.Options{
-		Args: append(args, file), JSON: true, Out: &out, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
-	})
+	job, err := readJob(d.t.Context(), append(args, file))
+	if err == nil {
+		err = offsets.Run(d.t.Context(), job, offsets.Options{
+			JSON: true, Out: &out, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		})
+	}
 	if out.Len() > 0 {
 		require.NoError(d.t, json.Unmarshal(out.Bytes(), &got), out.String())
 	}
@@ -237,6 +240,7 @@ func TestOffsetsOfACheckpointAreThoseItHoldsAndChangeNothing(t *testing.T) {
 			file = d.job(kind, "orders", source...)
 			_, failed = d.offsets(file)
 			require.Contains(t, failed, "holds no checkpoint, but group \"g\" has offset 7 of in-0")
+			require.True(t, strings.HasPrefix(failed, "orders: the state store"), "named once: %s", failed)
 			out, err := connect(t, "run", file).CombinedOutput()
 			require.Error(t, err)
 			require.Contains(t, string(out), "holds no checkpoint, but group \"g\" has offset 7 of in-0")

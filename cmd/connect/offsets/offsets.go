@@ -7,8 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
-
-	"github.com/redpanda-data/benthos/v4/public/service"
+	"strings"
 
 	"github.com/tidegate/tidegate/cache"
 	"github.com/tidegate/tidegate/internal/benthosx"
@@ -19,22 +18,14 @@ import (
 
 // Options are the command's.
 type Options struct {
-	// Args are passed to `run`: its config, -r, --env-file and --set.
-	Args []string
-	// CLI are options of the command line that reads the config.
-	CLI  []service.CLIOptFunc
 	JSON bool
 	// Out gets the table or the JSON, Log what is waited for.
 	Out io.Writer
 	Log *slog.Logger
 }
 
-// Run prints where the sources of a config would begin. Its error holds those that their start would end with.
-func Run(ctx context.Context, opts Options) error {
-	job, err := benthosx.ReadJob(ctx, opts.Args, opts.CLI...)
-	if err != nil {
-		return err
-	}
+// Run prints where the sources of a job would begin. Its error holds those that their start would end with.
+func Run(ctx context.Context, job benthosx.Job, opts Options) error {
 	if len(job.Sources) == 0 {
 		return errors.New("the config has no kafka_flink_source under input, so there is nothing to tell")
 	}
@@ -43,7 +34,9 @@ func Run(ctx context.Context, opts Options) error {
 	for _, s := range job.Sources {
 		r, err := lookAt(ctx, opts.Log, job, s)
 		if err != nil {
-			err = fmt.Errorf("%s: %w", s.Key, err)
+			if !strings.HasPrefix(err.Error(), s.Key+": ") { // what a start says may begin with it
+				err = fmt.Errorf("%s: %w", s.Key, err)
+			}
 			r.Error = err.Error()
 			failed = append(failed, err)
 		}
