@@ -5,7 +5,8 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS   := -s -w -X main.version=$(VERSION)
+BUILT     ?= $(shell git log -1 --format=%cs 2>/dev/null || date -u +%F)
+LDFLAGS   := -s -w -X main.version=$(VERSION) -X main.built=$(BUILT)
 CONNECT   := bin/connect
 TOOLS     := bin/tools
 GOTESTSUM := $(TOOLS)/gotestsum
