@@ -18,7 +18,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/tidegate/tidegate/internal/child"
-	"github.com/tidegate/tidegate/tests/binary"
 	"github.com/tidegate/tidegate/tests/realkafka"
 )
 
@@ -59,7 +58,7 @@ func TestCrashKeepsNewPartitions(t *testing.T) {
 	if len(picked) == 0 {
 		t.Skip("the scenarios that are asked for are none of this test's")
 	}
-	connect := binary.Connect(t, "-tags", "killpoints")
+	connect := killable(t)
 	eachVersion(t, func(t *testing.T, tv int) {
 		cluster := clusterOf(t, tv)
 		for _, s := range picked {

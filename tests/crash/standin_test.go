@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/tidegate/tidegate/tests/binary"
 	"github.com/tidegate/tidegate/tests/realkafka"
 )
 
@@ -30,7 +32,30 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	realkafka.Main(m)
+	code := realkafka.Run(m)
+	if killableDir != "" {
+		_ = os.RemoveAll(killableDir)
+	}
+	os.Exit(code)
+}
+
+var (
+	// killableDir is where the binary with kill points is, which many tests share; empty before it is built.
+	killableDir   string
+	buildKillable = sync.OnceValues(func() (path string, err error) {
+		if killableDir, err = os.MkdirTemp("", "tidegate-crash-"); err != nil {
+			return "", fmt.Errorf("making a folder for the binary: %w", err)
+		}
+		return binary.Build(killableDir, "-tags", "killpoints")
+	})
+)
+
+// killable returns the path of the binary with kill points.
+func killable(t *testing.T) string {
+	t.Helper()
+	path, err := buildKillable()
+	require.NoError(t, err)
+	return path
 }
 
 // TestTrialFindsWhatAWrongPipelineLosesAndDoubles shows that the crash test can fail, on a real Kafka and with real

@@ -18,7 +18,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/tests/binary"
 	"github.com/tidegate/tidegate/tests/realkafka"
 )
 
@@ -82,7 +81,7 @@ func TestCrashAtEveryStepLosesAndDoublesNothing(t *testing.T) {
 	}
 	matching, err := regexp.Compile(expression)
 	require.NoError(t, err)
-	connect := binary.Connect(t, "-tags", "killpoints")
+	connect := killable(t)
 	eachVersion(t, func(t *testing.T, tv int) {
 		seed := seedOf(t)
 		b := &stepBench{

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/child"
-	"github.com/tidegate/tidegate/tests/binary"
 	"github.com/tidegate/tidegate/tests/kafkaproxy"
 	"github.com/tidegate/tidegate/tests/realkafka"
 )
@@ -44,7 +43,7 @@ func TestTroublesLoseAndDoubleNothing(t *testing.T) {
 	if len(picked) == 0 {
 		t.Skip("the scenarios that are asked for are none of this test's")
 	}
-	connect := binary.Connect(t, "-tags", "killpoints")
+	connect := killable(t)
 	eachVersion(t, func(t *testing.T, tv int) {
 		seed := seedOf(t)
 		for _, name := range picked {
