@@ -288,7 +288,7 @@ func (r *Reader) measure() {
 		select {
 		case <-tick.C:
 		case <-r.stopped.Done():
-			r.noteUnavailable(time.Now(), nil) // nothing is read any more
+			r.noteUnavailable(time.Now(), nil, nil) // nothing is read any more
 			return
 		}
 	}
@@ -329,6 +329,10 @@ func (r *Reader) askEnds() {
 		req := kmsg.NewPtrMetadataRequest()
 		req.Topics = []kmsg.MetadataRequestTopic{}
 		_, _ = req.RequestWith(ctx, r.admin) // the ear hears the answer
+		// Between two attempts it is not known what will be read.
+		if a != nil {
+			r.noteUnavailable(time.Now(), nil, nil)
+		}
 		return
 	}
 	ends, refused := r.cluster().logEnds(ctx, parts, r.cfg.ReadCommitted)
@@ -339,7 +343,7 @@ func (r *Reader) askEnds() {
 	r.mu.Lock()
 	r.noteEnds(a, asked, ends)
 	r.mu.Unlock()
-	r.noteUnavailable(time.Now(), refused)
+	r.noteUnavailable(time.Now(), parts, refused)
 	r.lookAtStanding(a)
 }
 

@@ -28,8 +28,9 @@ type unavailable struct {
 	told  bool
 }
 
-// noteUnavailable compares what brokers have refused with what they refused before. Only measure calls it.
-func (r *Reader) noteUnavailable(now time.Time, refused map[splits.Partition]error) {
+// noteUnavailable compares what brokers have refused of what they were asked with what they refused before. Only measure
+// calls it.
+func (r *Reader) noteUnavailable(now time.Time, asked []splits.Partition, refused map[splits.Partition]error) {
 	var back []splits.Partition
 	for _, p := range slices.SortedFunc(maps.Keys(r.unavailable), splits.Compare) {
 		u := r.unavailable[p]
@@ -37,7 +38,7 @@ func (r *Reader) noteUnavailable(now time.Time, refused map[splits.Partition]err
 			continue
 		}
 		delete(r.unavailable, p)
-		if u.told {
+		if u.told && slices.Contains(asked, p) { // else it is read no more: it is gone, or at its stop
 			back = append(back, p)
 		}
 	}
@@ -67,7 +68,7 @@ func (r *Reader) noteUnavailable(now time.Time, refused map[splits.Partition]err
 		r.log.Warn("partitions cannot be read, and are read on from their positions when that is over; the others go on meanwhile",
 			"partitions", splits.Format(parts), "reason", reason)
 	}
-	if len(back) > 0 && r.stopped.Err() == nil {
+	if len(back) > 0 {
 		r.log.Info("partitions can be read again", "partitions", splits.Format(back))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/tidegate/tidegate/internal/checkpoint"
 	"github.com/tidegate/tidegate/internal/splits"
 )
 
@@ -39,13 +40,13 @@ func TestPartitionsWithoutALeaderAreToldOnceAndTakenBack(t *testing.T) {
 			if tc.silent {
 				s.ear = &ear{born: time.Now().Add(-time.Hour)}
 			}
-			begin := time.Now()
+			begin, both := time.Now(), []splits.Partition{{Topic: "a"}, {Topic: "a", Partition: 1}}
 			for i, parts := range tc.refused {
 				refused := map[splits.Partition]error{}
 				for _, p := range parts {
 					refused[splits.Partition{Topic: "a", Partition: p}] = kerr.LeaderNotAvailable
 				}
-				s.noteUnavailable(begin.Add(time.Duration(i)*5*time.Second), refused)
+				s.noteUnavailable(begin.Add(time.Duration(i)*5*time.Second), both, refused)
 			}
 			var got []string
 			for line := range strings.Lines(s.log.String()) {
@@ -61,7 +62,7 @@ func TestPartitionsWithoutALeaderAreToldOnceAndTakenBack(t *testing.T) {
 			}
 			require.Equal(t, tc.gauge, gauge)
 			s.stop() // as Close does
-			s.noteUnavailable(time.Now(), nil)
+			s.noteUnavailable(time.Now(), nil, nil)
 			require.Zero(t, gauge)
 			require.Equal(t, len(tc.want), strings.Count(s.log.String(), "partitions can"), "a source that is closed reads nothing again")
 		})
@@ -79,14 +80,39 @@ func TestTheEndOfAPartitionThatNobodyToldForAWhileIsUnknown(t *testing.T) {
 		defer s.meter.mu.Unlock()
 		return s.meter.of(at).End
 	}
-	begin := time.Now()
+	begin, both := time.Now(), []splits.Partition{off, on}
 	refused := map[splits.Partition]error{off: kerr.LeaderNotAvailable}
-	s.noteUnavailable(begin, refused)
-	s.noteUnavailable(begin.Add(lostAfter-time.Second), refused)
+	s.noteUnavailable(begin, both, refused)
+	s.noteUnavailable(begin.Add(lostAfter-time.Second), both, refused)
 	require.EqualValues(t, 10, end(off))
-	s.noteUnavailable(begin.Add(lostAfter), refused)
+	s.noteUnavailable(begin.Add(lostAfter), both, refused)
 	require.Equal(t, unknown, end(off))
 	require.EqualValues(t, 20, end(on))
 	s.meter.ended(map[splits.Partition]int64{off: 11})
 	require.EqualValues(t, 11, end(off))
+}
+
+// TestAPartitionThatIsReadNoMoreIsNeitherUnavailableNorBack: a topic of a pattern is deleted, or a stop is reached, while no
+// broker tells of the partition; nothing is left to be asked for.
+func TestAPartitionThatIsReadNoMoreIsNeitherUnavailableNorBack(t *testing.T) {
+	b := fakeBroker(t, 1, "a")
+	cfg := baseConfig(b.servers, "a")
+	var gauge int64
+	cfg.Metrics.UnavailablePartitions = func(n int64) { gauge = n }
+	s := newSource(t, cfg)
+	only := []splits.Partition{{Topic: "a"}}
+	for range unavailableAfter {
+		s.noteUnavailable(time.Now(), only, map[splits.Partition]error{only[0]: kerr.LeaderNotAvailable})
+	}
+	require.EqualValues(t, 1, gauge)
+	s.mu.Lock()
+	s.att = &attempt{splits: []*split{{pos: checkpoint.Split{Topic: "a", Stop: checkpoint.NoStop}, gone: true}}}
+	s.mu.Unlock()
+	s.askEnds()
+	s.mu.Lock()
+	s.att = nil
+	s.mu.Unlock()
+	require.Zero(t, gauge)
+	require.Empty(t, s.unavailable)
+	require.NotContains(t, s.log.String(), "partitions can be read again")
 }
