@@ -49,7 +49,9 @@ type attempt struct {
 	// outside are partitions whose position the broker does not have.
 	outside []splits.Partition
 	// corrupt are batches that cannot be read.
-	corrupt  []*corruption
+	corrupt []*corruption
+	// looks counts the looks at partitions that stand still.
+	looks    int
 	inFlight int
 	// interrupt ends a poll under way; it does nothing when there is none.
 	interrupt context.CancelFunc
@@ -82,6 +84,8 @@ type split struct {
 	// barrier is the position that the attempt began at, or that the last barrier reported; stood the one that the last look at
 	// standing partitions has found.
 	barrier, stood int64
+	// looked is the number of the last look that it was part of, as looks of the attempt counts them.
+	looked int
 	// emptyProbes counts probes in a row that found nothing at all between the position and the end.
 	emptyProbes int
 	// unacked are the moves of the position by batches that are not acknowledged, in order; acknowledged ones stay

@@ -1,10 +1,12 @@
 package kafkasource
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -194,6 +196,24 @@ func lastOffset(batch []byte, offset int64) (int64, bool) {
 	return last, first <= offset && last >= offset
 }
 
+// stuck are standing partitions that have not moved since the last look, as many as are looked at in one: first those that
+// were not for longest. Some stand for ever, as before a stop beyond the end of the log. r.mu is held.
+func (a *attempt) stuck() (out []*split) {
+	for _, s := range a.standing() {
+		if s.stood == s.pos.Offset && a.readTo(s) == s.pos.Offset {
+			out = append(out, s)
+		}
+		s.stood = s.pos.Offset
+	}
+	slices.SortStableFunc(out, func(x, y *split) int { return cmp.Compare(x.looked, y.looked) })
+	out = out[:min(len(out), standingAtATime)]
+	a.looks++
+	for _, s := range out {
+		s.looked = a.looks
+	}
+	return out
+}
+
 // lookAtStanding asks for what lies in front of partitions whose position has not moved since the last look, though the
 // log goes on: where the broker or the batch is the reason, the client does not say so. Only measure calls it.
 func (r *Reader) lookAtStanding(a *attempt) {
@@ -201,11 +221,9 @@ func (r *Reader) lookAtStanding(a *attempt) {
 	var stands []*split
 	var from []checkpoint.Split
 	if r.att == a && !a.paused && !a.halted && !a.broken {
-		for _, s := range a.standing() {
-			if s.stood == s.pos.Offset && a.readTo(s) == s.pos.Offset && len(stands) < standingAtATime {
-				stands, from = append(stands, s), append(from, s.pos)
-			}
-			s.stood = s.pos.Offset
+		stands = a.stuck()
+		for _, s := range stands {
+			from = append(from, s.pos)
 		}
 	}
 	r.mu.Unlock()
@@ -229,9 +247,9 @@ func (r *Reader) lookAtStanding(a *attempt) {
 		}
 		err = r.readable(p, from[i], !r.checksCRCs())
 		r.mu.Lock()
-		if r.att != a || a.halted || s.pos != from[i] {
+		if r.att != a || a.halted || s.pos != from[i] || a.readTo(s) != s.pos.Offset {
 			r.mu.Unlock()
-			continue
+			continue // it went on meanwhile
 		}
 		corrupt := isCorrupt(err)
 		empty := err == nil && s.holdsNothing(len(p.RecordBatches) == 0)

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/tidegate/tidegate/internal/checkpoint"
 	"github.com/tidegate/tidegate/internal/kafkaclient"
 	"github.com/tidegate/tidegate/internal/offsets"
 	"github.com/tidegate/tidegate/tests/realkafka"
@@ -252,6 +253,27 @@ func TestWhatIsCorruptIsToldFromWhatBrokersRefuse(t *testing.T) {
 	} {
 		require.Equal(t, tc.want, isCorrupt(tc.err), name)
 	}
+}
+
+// Five partitions stand before stops beyond the end of the log: none of them keeps another from being looked at.
+func TestEachPartitionThatStandsStillHasItsTurn(t *testing.T) {
+	a := &attempt{}
+	for i := range int32(5) {
+		a.splits = append(a.splits, &split{pos: checkpoint.Split{Topic: "a", Partition: i, Stop: 10}, stood: unknown})
+	}
+	require.Empty(t, a.stuck(), "whether they stand is not known yet")
+	for _, want := range [][]int32{{0, 1, 2}, {3, 4, 0}, {1, 2, 0}} {
+		var got []int32
+		for _, s := range a.stuck() {
+			got = append(got, s.pos.Partition)
+		}
+		require.Equal(t, want, got)
+	}
+	a.splits[4].pos.Offset = 1
+	for _, s := range a.stuck() {
+		require.NotEqual(t, int32(4), s.pos.Partition, "it has moved")
+	}
+	require.Equal(t, int32(4), a.stuck()[0].pos.Partition)
 }
 
 func TestLastOffsetOfABatchThatLooksLikeOne(t *testing.T) {
