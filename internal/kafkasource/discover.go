@@ -89,11 +89,15 @@ func (r *Reader) reportTakenUp(parts []splits.Partition, begin []checkpoint.Spli
 	r.log.Info(what, "positions", describe(checkpoint.SourceState{Splits: begin}))
 }
 
-// warnEndless says once of each new partition that it waits for an end, which each look asks for again.
+// warnEndless says once of each new partition that it waits for an end, which each look asks for again, or the next start.
 func (r *Reader) warnEndless(parts []splits.Partition) {
 	if fresh := r.firstIgnored(parts); len(fresh) > 0 {
+		when := "they are read once it has"
+		if r.cfg.DiscoveryInterval <= 0 {
+			when = "they are read by the first start after it has, since discovery_interval is off"
+		}
 		r.log.Warn("new partitions are not read yet: with bounded.mode: group-offsets they end where the group has committed, and it has "+
-			"committed nothing for them; they are read once it has", "partitions", splits.Format(fresh), "group", r.cfg.Stop.Group)
+			"committed nothing for them; "+when, "partitions", splits.Format(fresh), "group", r.cfg.Stop.Group)
 	}
 }
 

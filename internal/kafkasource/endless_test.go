@@ -3,6 +3,7 @@ package kafkasource
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -79,4 +80,28 @@ func TestPartitionWithoutACommittedStopEndsTheStartElsewhere(t *testing.T) {
 	b.grow("a", 1)
 	_, err = newSource(t, cfg).Resolve(t.Context(), &known)
 	require.ErrorAs(t, err, new(*offsets.NoCommittedStopError))
+}
+
+// Where nothing looks for new partitions, nobody is to wait for one.
+func TestANewPartitionThatWaitsIsSaidToWaitForAStartWhereDiscoveryIsOff(t *testing.T) {
+	for name, tc := range map[string]struct {
+		interval time.Duration
+		says     string
+	}{
+		"on":  {soon, "they are read once it has"},
+		"off": {0, "they are read by the first start after it has"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := fakeBroker(t, 1, "a")
+			b.commit("g", "a", 0)
+			cfg := keepRunning(b, "a")
+			cfg.DiscoveryInterval = tc.interval
+			known, err := newSource(t, cfg).Resolve(t.Context(), nil)
+			require.NoError(t, err)
+			b.grow("a", 1)
+			s := newSource(t, cfg)
+			require.Len(t, s.resolve(&known).Splits, 1)
+			require.Contains(t, s.log.String(), tc.says)
+		})
+	}
 }
