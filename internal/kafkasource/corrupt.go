@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -61,8 +62,16 @@ func isCorrupt(err error) bool {
 	}
 	_, reported := errors.AsType[*kerr.Error](err)
 	_, dataLoss := errors.AsType[*kgo.ErrDataLoss](err)
-	return err != nil && !reported && !dataLoss && !errors.Is(err, kgo.ErrMaxDecompress) && !errors.Is(err, errReadAhead) &&
-		kafkaclient.Classify(err) == kafkaclient.ClassFatal
+	if err == nil || reported || dataLoss || errors.Is(err, kgo.ErrMaxDecompress) || errors.Is(err, errReadAhead) {
+		return false
+	}
+	return isUnpacking(err) || kafkaclient.Classify(err) == kafkaclient.ClassFatal
+}
+
+// isUnpacking tells whether the client could not unpack a batch. It has no error of its own for it, and what it wraps may
+// look like a connection that broke: compressed data that ends too early is an unexpected EOF too.
+func isUnpacking(err error) bool {
+	return strings.HasPrefix(err.Error(), "unable to decompress batch: ")
 }
 
 // block stops fetching a partition at a batch that cannot be read. r.mu is held.

@@ -1,6 +1,7 @@
 package kafkasource
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidegate/tidegate/internal/checkpoint"
 	"github.com/tidegate/tidegate/internal/kafkaclient"
@@ -252,6 +254,33 @@ func TestWhatIsCorruptIsToldFromWhatBrokersRefuse(t *testing.T) {
 		"a poll that was broken off": {kgo.ErrClientClosed, false},
 	} {
 		require.Equal(t, tc.want, isCorrupt(tc.err), name)
+	}
+}
+
+// A batch whose compressed records end too early, with a checksum that fits, as a producer with a fault writes it: the
+// decompressor says the same of it as a connection that broke, which is tried again for ever.
+func TestCompressedRecordsThatEndTooEarlyAreCorrupt(t *testing.T) {
+	whole := map[kgo.CompressionCodecType][]byte{}
+	for codec, by := range map[kgo.CompressionCodecType]kgo.CompressionCodec{
+		kgo.CodecGzip: kgo.GzipCompression(), kgo.CodecLz4: kgo.Lz4Compression(), kgo.CodecZstd: kgo.ZstdCompression(),
+		kgo.CodecSnappy: kgo.SnappyCompression(),
+	} {
+		c, err := kgo.DefaultCompressor(by)
+		require.NoError(t, err)
+		var buf bytes.Buffer
+		packed, got := c.Compress(&buf, bytes.Repeat([]byte("a record of many "), 100))
+		require.Equal(t, codec, got)
+		whole[codec] = bytes.Clone(packed)
+	}
+	unpack, err := newUnpacker(unpackLeast)
+	require.NoError(t, err)
+	for codec, packed := range whole {
+		batch := kmsg.RecordBatch{Magic: 2, Attributes: int16(codec), NumRecords: 1, Records: packed[:len(packed)/2], PartitionLeaderEpoch: -1}
+		batch.Length = int32(len(batch.AppendTo(nil)) - 12)
+		p := &kmsg.FetchResponseTopicPartition{RecordBatches: batch.AppendTo(nil)}
+		fp, _ := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{DisableCRCValidation: true}, p, unpack, nil)
+		require.Error(t, fp.Err)
+		require.True(t, isCorrupt(fp.Err), "%d: %v", codec, fp.Err)
 	}
 }
 
