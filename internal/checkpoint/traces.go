@@ -63,7 +63,8 @@ func (r *run) checkOvertaken(newest *Record) error {
 // OldStore says that a store holds an older record than one that it has held before.
 func OldStore(component, place string, newest *Record, found string) error {
 	return fmt.Errorf("%s: checkpoint %d, the newest in %s, is older than what this store has held: %s. As a rule an old copy of "+
-		"the state was put back; what was committed since would be read and written again. Bring the newest state back; or, to go on "+
+		"the state was put back, and what was committed since would be read and written again; or a start that was told to go back "+
+		"ended before it could tell the group. Bring the newest state back; or, to go on "+
 		"from the consumer group's offsets, set startup.mode: group-offsets and %s; or set startup.ignore_missing_state: "+
 		"true with the state as it is, which doubles what was committed since", component, newest.LastCheckpoint, place, found, StartAnew)
 }

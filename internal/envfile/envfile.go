@@ -36,8 +36,8 @@ const form = `NAME="value"`
 var (
 	// name is what Benthos takes for the name of a variable in a config.
 	name = regexp.MustCompile(`^[0-9A-Za-z_.]+$`)
-	// plain is a name that is certainly none of a password's characters: a line may be a bare password with an = in it.
-	plain = regexp.MustCompile(`^[A-Z][A-Z0-9]*(_[A-Z0-9]+)*$`)
+	// plain is a name that is no password, which a line may be too, with an = in it: words with a _ between them.
+	plain = regexp.MustCompile(`^[A-Z][A-Z0-9]*(_[A-Z0-9]+)+$`)
 )
 
 // Parse reads a file. Empty lines and those that begin with # are skipped; every other one is NAME=value, with `export`

@@ -47,6 +47,7 @@ func TestLinesThatOthersReadOtherwiseAreRefusedUnprinted(t *testing.T) {
 		"hunter2!=x":                    "f.env(1,1): what stands before the = is no name",
 		`hunter2="x`:                    "f.env(1,1): the quote",
 		"KAFKA_PASSWORD =hunter2":       "f.env(1,1) KAFKA_PASSWORD: there is a blank before the =",
+		"HUNTER2 =hunter2":              "f.env(1,1): there is a blank before the =",
 		"KAFKA_PASSWORD= hunter2":       "f.env(1,1) KAFKA_PASSWORD: there is a blank behind the =",
 		"KAFKA_PASSWORD=hunter2 ":       "f.env(1,1) KAFKA_PASSWORD: there is a blank at the end",
 		"KAFKA_PASSWORD=hunter2 # c":    "f.env(1,1) KAFKA_PASSWORD: a # at the beginning of a value or behind a blank",

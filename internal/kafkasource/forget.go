@@ -186,6 +186,10 @@ func (c cluster) unknownTo(ctx context.Context, ask func(context.Context, kmsg.R
 	if resp.Version < byTopicID {
 		return nil, nil, fmt.Errorf("asking for topics by their ids: %w", kerr.UnsupportedVersion)
 	}
+	if c.id != "" && resp.ClusterID != nil && *resp.ClusterID != c.id {
+		// The addresses have come to be those of another cluster: there no id of this one is known.
+		return nil, nil, fmt.Errorf("asking for topics by their ids: cluster %s has answered instead of %s", *resp.ClusterID, c.id)
+	}
 	for _, t := range resp.Topics {
 		if t.ErrorCode == kerr.UnknownTopicID.Code && slices.Contains(ids, t.TopicID) {
 			unknown = append(unknown, t.TopicID)

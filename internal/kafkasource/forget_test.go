@@ -169,7 +169,7 @@ func TestTopicThatOneAnswerLacksIsReadOn(t *testing.T) {
 
 // TestNothingIsCertainWhileOneBrokerIsInTrouble: each broker answers a look as the table says; the topic is not listed.
 func TestNothingIsCertainWhileOneBrokerIsInTrouble(t *testing.T) {
-	const unknown, knows, refuses, silent = "unknown", "knows it", "may not say", "does not answer"
+	const unknown, knows, refuses, silent, other = "unknown", "knows it", "may not say", "does not answer", "is of another cluster"
 	for name, tc := range map[string]struct {
 		looks [][3]string // of the three brokers
 		drops bool
@@ -181,6 +181,8 @@ func TestNothingIsCertainWhileOneBrokerIsInTrouble(t *testing.T) {
 		"one does not answer":            {[][3]string{{silent, unknown, unknown}, {silent, unknown, unknown}}, false},
 		"it is known again in between":   {[][3]string{{unknown, unknown, unknown}, {unknown, knows, unknown}, {unknown, unknown, unknown}}, false},
 		"one is silent in between":       {[][3]string{{unknown, unknown, unknown}, {unknown, unknown, silent}, {unknown, unknown, unknown}}, false},
+		"one is of another cluster":      {[][3]string{{unknown, unknown, other}, {unknown, unknown, other}}, false},
+		"all are of another cluster":     {[][3]string{{other, other, other}, {other, other, other}}, false},
 		"all of them, after one was not": {[][3]string{{unknown, unknown, knows}, {unknown, unknown, unknown}, {unknown, unknown, unknown}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -215,9 +217,14 @@ func TestNothingIsCertainWhileOneBrokerIsInTrouble(t *testing.T) {
 					}
 					rt := kmsg.NewMetadataResponseTopic()
 					rt.TopicID, rt.ErrorCode = req.Topics[0].TopicID, kerr.UnknownTopicID.Code
-					if says == refuses {
+					id := "fake"
+					switch says {
+					case refuses:
 						rt.ErrorCode = kerr.TopicAuthorizationFailed.Code
+					case other:
+						id = "another"
 					}
+					resp.ClusterID = &id
 					resp.Topics = append(resp.Topics, rt)
 					return resp, nil, true
 				}

@@ -26,6 +26,8 @@ const (
 type cluster struct {
 	client *kgo.Client
 	log    *slog.Logger
+	// id is the cluster's own, empty where it is not known yet.
+	id string
 }
 
 // describe returns those topics of a subscription that exist, always fresh from a broker. As in Kafka's own clients a

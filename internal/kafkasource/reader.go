@@ -157,7 +157,7 @@ func (r *Reader) Connect(ctx context.Context) error {
 	return nil
 }
 
-func (r *Reader) cluster() cluster { return cluster{client: r.admin, log: r.log} }
+func (r *Reader) cluster() cluster { return cluster{client: r.admin, log: r.log, id: r.clusterID} }
 
 // bump wakes everything that waits for a change. r.mu is held.
 func (r *Reader) bump() {

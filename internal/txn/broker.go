@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -175,11 +176,15 @@ func (b *Broker) lookAround(ctx context.Context, err error) {
 	if _, answered := errors.AsType[*kerr.Error](err); answered || errors.Is(err, errSettling) {
 		return
 	}
+	var both sync.WaitGroup // where no broker answers, each takes a while to find that out
 	for _, client := range []*kgo.Client{b.current, b.old} {
-		req := kmsg.NewPtrMetadataRequest()
-		req.Topics = []kmsg.MetadataRequestTopic{}
-		_, _ = req.RequestWith(ctx, client) // the next question says what is wrong, if anything still is
+		both.Go(func() {
+			req := kmsg.NewPtrMetadataRequest()
+			req.Topics = []kmsg.MetadataRequestTopic{}
+			_, _ = req.RequestWith(ctx, client) // the next question says what is wrong, if anything still is
+		})
 	}
+	both.Wait()
 }
 
 // refusal turns an authorisation error into one that says what to grant.
