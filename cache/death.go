@@ -66,7 +66,7 @@ func (d *death) backgroundError(err error) {
 	d.mu.Unlock()
 	switch {
 	case isFirst:
-		d.log.Error("writing in the background failed, trying again", "path", d.path, "error", err)
+		d.log.Error("writing in the background failed, trying again", "path", d.path, "err", err)
 	case failing >= giveUpAfter:
 		d.die(fmt.Errorf("background writes have failed for %v: %w", failing, err))
 	}

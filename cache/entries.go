@@ -174,7 +174,7 @@ func (d *database) sweepEvery(period time.Duration) {
 			return
 		case <-ticker.C:
 			if n, err := d.sweep(); err != nil {
-				d.log.Error("removing expired entries failed, trying again later", "path", d.path, "error", err)
+				d.log.Error("removing expired entries failed, trying again later", "path", d.path, "err", err)
 			} else if n > 0 {
 				d.log.Debug("removed expired entries", "path", d.path, "entries", n)
 			}

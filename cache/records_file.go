@@ -264,7 +264,7 @@ func (r *fileRecords) describe() string { return r.path }
 // discard removes a file that nothing depends on any more. Where that fails, the next load tries again.
 func (r *fileRecords) discard(name string) {
 	if err := r.dir.fs.Remove(r.dir.fs.PathJoin(r.path, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		r.dir.log.Warn("removing a file that is no longer needed failed", "path", r.path, "file", name, "error", err)
+		r.dir.log.Warn("removing a file that is no longer needed failed", "path", r.path, "file", name, "err", err)
 	}
 }
 

@@ -282,7 +282,7 @@ func (r *run) deleteRecords() {
 		return
 	}
 	if err := r.store.DeleteAll(context.Background()); err != nil {
-		log.Error("deleting checkpoint records at the stop failed, the next start goes on from them", "error", err)
+		log.Error("deleting checkpoint records at the stop failed, the next start goes on from them", "err", err)
 	}
 }
 
@@ -339,7 +339,7 @@ func (o *offsetCommits) send(r *run, a *CommitOffsets) {
 		if err := seat.asSource.CommitOffsets(r.ctx, st); err != nil {
 			failed = true
 			r.stream.opts.Logger.Warn("committing offsets to the consumer group failed; they are for monitoring only, "+
-				"and the next checkpoint commits newer ones", "source", st.Source, "checkpoint", a.Checkpoint, "error", err)
+				"and the next checkpoint commits newer ones", "source", st.Source, "checkpoint", a.Checkpoint, "err", err)
 		}
 	}
 	o.mu.Lock()

@@ -188,7 +188,7 @@ func (r *run) closeStore() {
 	ctx, cancel := context.WithTimeout(context.Background(), r.cfg.Timeout)
 	defer cancel()
 	if err := s.Close(ctx); err != nil {
-		r.stream.opts.Logger.Warn("closing the state store failed", "store", r.store.Describe(), "error", err)
+		r.stream.opts.Logger.Warn("closing the state store failed", "store", r.store.Describe(), "err", err)
 	}
 }
 

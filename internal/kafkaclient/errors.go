@@ -110,7 +110,7 @@ func isNetwork(err error) bool {
 // Explain names the likely cause of an error and the way out, as one sentence without a full stop. It is empty where
 // the error's own text says it all.
 func Explain(err error) string {
-	if as[*ListenerError](err) {
+	if as[*ListenerError](err) || as[*AccessError](err) {
 		return "" // says all there is to say
 	}
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
@@ -119,12 +119,25 @@ func Explain(err error) string {
 	if host, ok := errors.AsType[x509.HostnameError](err); ok {
 		return wrongName(host)
 	}
+	if unknown, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return untrusted(unknown.Cert)
+	}
 	for _, c := range causes {
 		if c.matches(err) {
 			return c.text
 		}
 	}
 	return ""
+}
+
+// untrusted names the authority that is wanted, since tls.root_cas_file may be set, to another one's certificate.
+func untrusted(cert *x509.Certificate) string {
+	issuer := "an authority"
+	if cert != nil && cert.Issuer.String() != "" {
+		issuer = fmt.Sprintf("%q, an authority", cert.Issuer.String())
+	}
+	return "the broker's certificate is signed by " + issuer + " that is not trusted here: set tls.root_cas_file to the certificate of " +
+		"that authority, or to a file that holds it too"
 }
 
 // WithCause returns err with what Explain knows of it appended.
@@ -187,8 +200,6 @@ var causes = []cause{
 		"the listener does not let anybody log in: remove sasl, or connect to a port with SASL"},
 	{as[*kgo.ErrFirstReadEOF],
 		"the listener hung up at once: it is going down, or it expects TLS or SASL (tls, sasl) and got none, or the other way round"},
-	{as[x509.UnknownAuthorityError], "the broker's certificate is signed by an authority that is not trusted here: set " +
-		"tls.root_cas_file to the certificate of the authority that has signed it"},
 	{as[x509.CertificateInvalidError], "the broker's certificate cannot be used"},
 	{as[tls.RecordHeaderError], "TLS is on here, but the listener speaks plain text: connect to the port with TLS, or set tls.enabled: false"},
 	{func(err error) bool {

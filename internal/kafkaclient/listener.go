@@ -94,7 +94,8 @@ func notLetIn(logins []sasl.Mechanism, err error) error {
 		return err
 	}
 	return &ListenerError{Err: err, Text: fmt.Sprintf("%s: user %q was not let in with %s: the brokers do not know this user, or not "+
-		"for this mechanism, or the password is wrong", by.field, by.user, by.Name())}
+		"for this mechanism, or the password is wrong; correct username and password, or, where the password was changed, start again "+
+		"with the new one", by.field, by.user, by.Name())}
 }
 
 // misfit says what of the settings does not fit; empty where all does, as far as one can tell.

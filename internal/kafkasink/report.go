@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/tidegate/tidegate/internal/kafkaclient"
 	"github.com/tidegate/tidegate/internal/repeats"
 	"github.com/tidegate/tidegate/internal/txn"
 )
@@ -57,7 +58,8 @@ func (s *Sink) report(out *outlet, err error) {
 			return
 		}
 	}
-	if final(err) {
+	// Rule 13: the same records would be refused in each attempt.
+	if _, denied := errors.AsType[*kafkaclient.AccessError](err); denied || final(err) {
 		s.cfg.Seat.Fatal(err)
 		return
 	}

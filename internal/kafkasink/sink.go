@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidegate/tidegate/internal/checkpoint"
@@ -24,6 +26,10 @@ var ErrClosed = errors.New("the sink is closed")
 type Sink struct {
 	cfg   Config
 	limit int // of one record, as batchLength counts it
+
+	// door is a hook of every client; plain are their options without it.
+	door  *kafkaclient.Door
+	plain []kgo.Opt
 
 	// ctx ends with Close. wg counts the goroutines that report failures.
 	ctx    context.Context
@@ -67,7 +73,9 @@ func New(cfg Config) *Sink {
 	ctx, cancel := context.WithCancel(context.Background())
 	cfg = cfg.withDefaults()
 	_, limit := cfg.clientLimit()
-	return &Sink{cfg: cfg, limit: limit, ctx: ctx, cancel: cancel, changed: make(chan struct{})}
+	plain, door := cfg.Client, kafkaclient.NewDoor()
+	cfg.Client = append(plain[:len(plain):len(plain)], kgo.WithHooks(door))
+	return &Sink{cfg: cfg, limit: limit, plain: plain, door: door, ctx: ctx, cancel: cancel, changed: make(chan struct{})}
 }
 
 // Connect makes sure that the cluster can be reached, has what the guarantee needs, and that the topics known beforehand
@@ -96,6 +104,7 @@ func (s *Sink) Connect(ctx context.Context) (clusterID string, err error) {
 	if !s.publishing {
 		s.publishing = true
 		s.wg.Go(s.publish)
+		s.wg.Go(s.watchDoor)
 	}
 	switch {
 	case s.checkpointed:
@@ -115,6 +124,7 @@ func (s *Sink) findTopics(ctx context.Context) error {
 	topics := strings.Join(s.cfg.Topics, ", ")
 	defer kafkaclient.Slow(s.cfg.Log, kafkaclient.Bootstrap(s.broker.Client()), "a look at topics "+topics)()
 	req := kmsg.NewPtrMetadataRequest()
+	req.IncludeTopicAuthorizedOperations = true
 	for _, name := range s.cfg.Topics {
 		topic := kmsg.NewMetadataRequestTopic()
 		topic.Topic = &name
@@ -129,8 +139,24 @@ func (s *Sink) findTopics(ctx context.Context) error {
 		if err != nil && !kerr.IsRetriable(err) || errors.Is(err, kerr.UnknownTopicOrPartition) {
 			return s.topicError(*t.Topic, err)
 		}
+		if err == nil && !mayWrite(t.AuthorizedOperations) {
+			return s.topicError(*t.Topic, kerr.TopicAuthorizationFailed) // what a record would be answered
+		}
 	}
 	return nil
+}
+
+// mayWrite tells whether Write is among the operations that a broker lets a user do with a topic (KIP-430), a set of bits by
+// their codes. Where brokers do not tell, the first record does.
+func mayWrite(operations int32) bool {
+	return operations == math.MinInt32 || operations == 0 || operations&(1<<kmsg.ACLOperationWrite) != 0
+}
+
+// watchDoor ends the stream where a broker refuses the sink's new connections.
+func (s *Sink) watchDoor() {
+	if err := s.door.Watch(s.ctx, s.plain, s.cfg.Log); err != nil {
+		s.cfg.Seat.Fatal(fmt.Errorf("sink %s: %w", s.cfg.Key, err))
+	}
 }
 
 func (s *Sink) connectPool(ctx context.Context) error {
@@ -321,6 +347,10 @@ func (e *MissingTopicError) Unwrap() error { return e.Err }
 func (s *Sink) topicError(topic string, err error) error {
 	if errors.Is(err, kerr.UnknownTopicOrPartition) {
 		return &MissingTopicError{Topic: topic, Err: err}
+	}
+	err = kafkaclient.Access(topic, kafkaclient.OperationWrite, s.cfg.Principal, err)
+	if _, denied := errors.AsType[*kafkaclient.AccessError](err); denied {
+		return err
 	}
 	return fmt.Errorf("`topic`: %q: %w", topic, kafkaclient.WithCause(err))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tidegate/tidegate/internal/kafkaclient"
 	"github.com/tidegate/tidegate/internal/offsets"
 	"github.com/tidegate/tidegate/internal/splits"
 )
@@ -26,8 +27,8 @@ const (
 type cluster struct {
 	client *kgo.Client
 	log    *slog.Logger
-	// id is the cluster's own, empty where it is not known yet.
-	id string
+	// id is the cluster's own, empty where it is not known yet; principal is the user that it logs in as, for messages.
+	id, principal string
 }
 
 // describe returns those topics of a subscription that exist, always fresh from a broker. As in Kafka's own clients a
@@ -55,7 +56,7 @@ func (c cluster) describe(ctx context.Context, sub splits.Subscription) ([]split
 				continue
 			}
 			if err != nil {
-				return fmt.Errorf("topic %q: %w", *t.Topic, err)
+				return named(*t.Topic, kafkaclient.Access(*t.Topic, kafkaclient.OperationRead, c.principal, err))
 			}
 			topic := splits.Topic{Name: *t.Topic, ID: t.TopicID}
 			for _, p := range t.Partitions {
@@ -67,6 +68,14 @@ func (c cluster) describe(ctx context.Context, sub splits.Subscription) ([]split
 		return nil
 	})
 	return topics, err
+}
+
+// named adds the topic's name to an error that does not have it.
+func named(topic string, err error) error {
+	if _, has := errors.AsType[*kafkaclient.AccessError](err); has {
+		return err
+	}
+	return fmt.Errorf("topic %q: %w", topic, err)
 }
 
 // Earliest returns the first offset of each partition.
@@ -116,7 +125,7 @@ func (c cluster) list(ctx context.Context, doing string, timestamp int64, parts 
 			for _, p := range t.Partitions {
 				at := splits.Partition{Topic: t.Topic, Partition: p.Partition}
 				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-					return fmt.Errorf("partition %v: %w", at, err)
+					return fmt.Errorf("partition %v: %w", at, kafkaclient.Access(t.Topic, kafkaclient.OperationRead, c.principal, err))
 				}
 				out[at] = offsets.Position{Offset: p.Offset, LeaderEpoch: p.LeaderEpoch}
 			}

@@ -308,6 +308,18 @@ func (r *Reader) askWhy() {
 	}
 }
 
+// watchDoor ends the stream where a broker refuses the source's new connections, while older ones may well answer: the client
+// that fetches would stand still and nothing else would tell.
+func (r *Reader) watchDoor() {
+	options, err := r.cfg.Connection.WithClientID(r.cfg.clientID("admin")).Options(r.log)
+	if err == nil {
+		err = r.door.Watch(r.stopped, options, r.log)
+	}
+	if err != nil {
+		r.seat.Fatal(fmt.Errorf("source %s: %w", r.cfg.Key, err))
+	}
+}
+
 // askEnds asks once, and looks at partitions of which no broker tells the end, or that stand still in front of it. Where
 // nothing is left to read it asks whether any broker is there.
 func (r *Reader) askEnds() {

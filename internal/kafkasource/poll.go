@@ -168,7 +168,8 @@ func (r *Reader) reportFetchErrors(ctx context.Context, a *attempt, failed []fet
 			r.seat.Fatal(tooLarge(at, large, r.limit))
 			return
 		case kafkaclient.Classify(f.err) == kafkaclient.ClassAuthorisation:
-			r.seat.Fatal(fmt.Errorf("fetching %v: %w", at, kafkaclient.WithCause(f.err)))
+			r.seat.Fatal(fmt.Errorf("fetching %v: %w", at,
+				kafkaclient.WithCause(kafkaclient.Access(f.topic, kafkaclient.OperationRead, r.principal(), f.err))))
 			return
 		default:
 			r.seat.Failed(a.tag, fmt.Errorf("fetching %v at offset %d: %w", at, f.pos.Offset, kafkaclient.WithCause(f.err)))

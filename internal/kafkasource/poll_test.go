@@ -25,7 +25,7 @@ func TestErrorsOfAFetchAreNeverPassedOver(t *testing.T) {
 		"closed client":               {"", kgo.ErrClientClosed, passed, ""},
 		"the client tries again":      {"a", kerr.NotLeaderForPartition, passed, ""},
 		"connection lost":             {"a", io.EOF, passed, ""},
-		"no ACL":                      {"a", kerr.TopicAuthorizationFailed, fatal, "grant the operation Read on a topic that is read"},
+		"no ACL":                      {"a", kerr.TopicAuthorizationFailed, fatal, "grant the ACL operation Read on resource Topic"},
 		"out of range, for a moment":  {"a", kerr.OffsetOutOfRange, failed, "fetching a-0 at offset 0: OFFSET_OUT_OF_RANGE"},
 		"log cut":                     {"a", &kgo.ErrDataLoss{Topic: "a", ConsumedTo: 9, ResetTo: 4}, fatal, "a-0 at 9, log ends at 4"},
 		"batch too large":             {"a", &kgo.ErrDecompressTooLarge{Topic: "a"}, fatal, "fetching a-0"},

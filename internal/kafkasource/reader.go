@@ -63,6 +63,7 @@ type Reader struct {
 
 	meter *meter
 	ear   *ear
+	door  *kafkaclient.Door
 	// unpack unpacks batches, of up to unpackLimit bytes.
 	unpack kgo.Decompressor
 	limit  int64
@@ -121,7 +122,7 @@ func New(cfg Config, seat Seat) (*Reader, error) {
 		return nil, err
 	}
 	r := &Reader{
-		cfg: cfg, log: cfg.Logger, seat: seat, meter: newMeter(), ear: &ear{born: time.Now()}, changed: make(chan struct{}), began: make(chan struct{}, 1),
+		cfg: cfg, log: cfg.Logger, seat: seat, meter: newMeter(), ear: &ear{born: time.Now()}, door: kafkaclient.NewDoor(), changed: make(chan struct{}), began: make(chan struct{}, 1),
 		discovered: make(map[splits.Partition]bool), ignored: make(map[splits.Partition]bool), renewed: make(map[splits.Partition]bool),
 		unavailable: make(map[splits.Partition]*unavailable), corrupt: make(map[splits.Partition]met),
 		gone: make(map[splits.Partition]absence), unknownSince: make(map[[16]byte]time.Time),
@@ -145,7 +146,7 @@ func (r *Reader) Connect(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if r.admin, err = kgo.NewClient(append(opts, kgo.MetadataMinAge(retryMin), kgo.WithHooks(r.ear))...); err != nil {
+		if r.admin, err = kgo.NewClient(append(opts, kgo.MetadataMinAge(retryMin), kgo.WithHooks(r.ear, r.door))...); err != nil {
 			return fmt.Errorf("building the Kafka client: %w", err)
 		}
 	}
@@ -157,7 +158,11 @@ func (r *Reader) Connect(ctx context.Context) error {
 	return nil
 }
 
-func (r *Reader) cluster() cluster { return cluster{client: r.admin, log: r.log, id: r.clusterID} }
+func (r *Reader) principal() string { return r.cfg.Connection.Security.Principal() }
+
+func (r *Reader) cluster() cluster {
+	return cluster{client: r.admin, log: r.log, id: r.clusterID, principal: r.principal()}
+}
 
 // bump wakes everything that waits for a change. r.mu is held.
 func (r *Reader) bump() {
@@ -267,7 +272,11 @@ func (r *Reader) ack(ctx context.Context, e *emitted, err error) {
 		// Failed goes out before in-flight falls, or a Pause that waits for just this batch would return positions
 		// that count it as delivered, and the coordinator would hear of the failure only after that.
 		r.mu.Unlock()
-		r.seat.Failed(a.tag, fmt.Errorf("a batch of %d records (%s) was not delivered: %w", len(e.records), e.span(), err))
+		report := func(err error) { r.seat.Failed(a.tag, err) }
+		if _, denied := errors.AsType[*kafkaclient.AccessError](err); denied {
+			report = r.seat.Fatal // Rule 13: an output that may not write will not be let to by sending it the batch again.
+		}
+		report(fmt.Errorf("a batch of %d records (%s) was not delivered: %w", len(e.records), e.span(), err))
 		r.mu.Lock()
 	}
 	a.inFlight--
@@ -289,6 +298,7 @@ func (r *Reader) Start(tag checkpoint.Tag, from checkpoint.SourceState) {
 	if !r.watching {
 		r.watching = true
 		r.background.Go(r.watch)
+		r.background.Go(r.watchDoor)
 		r.background.Go(r.publish)
 		r.background.Go(r.measure)
 	}
@@ -379,7 +389,7 @@ func (r *Reader) consumerOptions(assigned map[string]map[int32]kgo.Offset) ([]kg
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		// Rule 11: control records tell that the position has moved.
 		kgo.KeepControlRecords(),
-		kgo.WithHooks(append(r.hooks, r.ear)...),
+		kgo.WithHooks(append(r.hooks, r.ear, r.door)...),
 		kgo.FetchIsolationLevel(r.isolation()),
 		// A partition that is added is fetched only when the fetch under way at its broker is answered. The client's own
 		// default is 5 s.

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidegate/tidegate/internal/checkpoint"
+	"github.com/tidegate/tidegate/internal/kafkaclient"
 )
 
 // A transaction is over on a partition when its marker is written there. The coordinator writes the markers after it has
@@ -75,6 +76,9 @@ func (b *Broker) mend(ctx context.Context, m mending) error {
 		}
 		return nil
 	})
+	if denied, ok := errors.AsType[*kafkaclient.AccessError](err); ok {
+		return denied // says it all; what was being done is of no help
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
@@ -238,6 +242,7 @@ func (b *Broker) mark(ctx context.Context, h hanging) error {
 		for _, p := range t.Partitions {
 			// The others of a request that was refused for one are not attempted, which says nothing of them.
 			if err := kerr.ErrorForCode(p.ErrorCode); err != nil && !errors.Is(err, kerr.OperationNotAttempted) {
+				err = kafkaclient.Access(t.Topic, kafkaclient.OperationWrite, b.principal, err)
 				return b.fencedAs(h, fmt.Errorf("adding %s/%d to a transaction of id %q: %w", t.Topic, p.Partition, h.id, err))
 			}
 		}

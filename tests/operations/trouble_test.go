@@ -90,7 +90,7 @@ func TestTopicThatIsDeniedWhileItIsReadEndsTheJobInFewLines(t *testing.T) {
 	said := strings.Split(strings.TrimSpace(j.text()), "\n")
 	require.Contains(t, said[len(said)-1], "fatal: ")
 	require.Contains(t, said[len(said)-1], kerr.TopicAuthorizationFailed.Message)
-	require.Contains(t, said[len(said)-1], "grant the operation Read on a topic that is read")
+	require.Contains(t, said[len(said)-1], "grant the ACL operation Read on resource Topic")
 	require.LessOrEqual(t, len(j.lines("level="))-before, 10, j.text())
 	require.Len(t, j.lines(kerr.TopicAuthorizationFailed.Message), 2, "the cause is one line of the log, and the last one of the process")
 }

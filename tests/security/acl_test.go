@@ -117,10 +117,18 @@ func TestACLsOfTheDocsAreEnoughAndEachIsNeeded(t *testing.T) {
 			require.NotContains(t, j.log(t), "level=error")
 		})
 	}
+	t.Run("without Write on the output, which may be read", func(t *testing.T) {
+		p := aclPipeline(t)
+		p.allow(t, append(allBut("Write on the output"), helpful["Read on the output"])...)
+		// Nothing is there to be written: the start knows it already.
+		last := start(t, p.yaml()).fatalLine(t)
+		require.Contains(t, last, "User:alice is not allowed to Write it")
+		require.Contains(t, last, "grant the ACL operation Write on resource Topic")
+	})
 	for name, want := range map[string]string{
-		"Read on the input":      "grant the operation Read on a topic that is read",
+		"Read on the input":      "grant the ACL operation Read on resource Topic",
 		"Read on the group":      "grant the operation Read on resource Group",
-		"Write on the output":    "grant the operation Read on a topic that is read, Write on one that is written",
+		"Write on the output":    "is not allowed to Write it",
 		"Write on the id prefix": "grant the ACL operation Write on resource TransactionalId",
 	} {
 		t.Run("without "+name, func(t *testing.T) {
