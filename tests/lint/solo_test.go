@@ -175,6 +175,7 @@ func TestWithoutCheckpointsStreamsModeRuns(t *testing.T) {
 		answer, _ := io.ReadAll(resp.Body)
 		return resp.StatusCode, string(answer)
 	}
+	j.launched(t)
 	require.Eventually(t, func() bool { status, _ := call("GET", "/ready", ""); return status == http.StatusOK }, limit, 20*time.Millisecond)
 	text := func(group string) string {
 		return strings.ReplaceAll(fmt.Sprintf("input:\n  %s\noutput:\n  %s\n", strings.Replace(soloSource, "GROUP", group, 1), soloSink), "${BOOTSTRAP}", broker.Addrs()[0])

@@ -50,6 +50,7 @@ output:
 			require.Contains(t, string(j.text(t)), tc.want, "the cause is logged")
 			require.Contains(t, string(j.text(t)), "stream=broken")
 
+			j.launched(t)
 			j.eventually(t, "ticks", func() bool { return ticks() > 0 })
 			before := ticks()
 			for range 3 { // not ready, and it stays so
@@ -84,6 +85,7 @@ output:
     transactional_id_prefix: job
 `,
 	}, "streams", "-o", "root.yaml", "writing.yaml", "transactional.yaml", "sound.yaml")
+	j.launched(t)
 	j.eventually(t, "readiness", func() bool { return status(address+"/ready") == http.StatusOK })
 	j.Signal(syscall.SIGTERM)
 	require.Equal(t, 0, j.end(t), string(j.text(t)))
@@ -112,6 +114,13 @@ func startFiles(t *testing.T, bootstrap string, files map[string]string, args ..
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	return startIn(t, dir, connect, bootstrap, args...)
+}
+
+// launched waits until Benthos has made its streams: before that it adds paths to the router of its HTTP API while it serves
+// them, without a lock, so whoever asks then makes a race-built process report it.
+func (j *job) launched(t *testing.T) {
+	t.Helper()
+	j.said(t, "use CTRL+C to close")
 }
 
 // eventually waits for a condition while the job runs.

@@ -83,6 +83,7 @@ type job struct {
 	*child.Process
 	t         *testing.T
 	log, http string
+	launched  bool // its streams are made, see get
 }
 
 // start runs the binary on files in a folder of its own. root.yaml and, in its place for `run`, job.yaml get the port.
@@ -118,8 +119,14 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// get asks the job's HTTP server. The status is 0 while there is none.
+// get asks the job's HTTP server. The status is 0 while there is none, and until Benthos has made its streams: before that
+// it adds paths to the router while it serves them, without a lock, and a race-built process reports that.
 func (j *job) get(path string) (status int, body string) {
+	if !j.launched {
+		if j.launched = strings.Contains(j.text(), "use CTRL+C to close"); !j.launched {
+			return 0, ""
+		}
+	}
 	resp, err := http.Get(j.http + path)
 	if err != nil {
 		return 0, ""
