@@ -113,5 +113,5 @@ func (r *Reader) describeSolo(state checkpoint.SourceState, interval time.Durati
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.about += fmt.Sprintf(", at %s; %s", describe(state), commits)
+	r.about += fmt.Sprintf(", from %s; %s", describe(state), commits)
 }

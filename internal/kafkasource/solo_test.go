@@ -426,7 +426,7 @@ func TestRestartGoesOnFromTheGroupsOffsets(t *testing.T) {
 	batches[0].Ack(t.Context(), nil)
 	batches[2].Ack(t.Context(), nil)
 	require.NoError(t, s.Close(t.Context()))
-	require.Equal(t, "1 partitions of a (offset_reset earliest: 1), group g, at a-0@0; committed every 1h0m0s", s.About())
+	require.Equal(t, "1 partitions of a (offset_reset earliest: 1), group g, from a-0@0; committed every 1h0m0s", s.About())
 	require.Contains(t, s.log.String(), "from=a-0@1")
 	s = newSolo(t, b, group).begin()
 	require.Equal(t, []string{"a-0@1=1", "a-0@2=2", "a-0@3=3"}, s.read(3))

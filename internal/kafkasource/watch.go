@@ -86,7 +86,7 @@ func (r *Reader) noteLook(err error) {
 	failed := err != nil && r.stopped.Err() == nil
 	if failed && !r.lookFailed {
 		r.log.Warn("the cluster's partitions could not be compared with those that are read; this is tried again at each "+
-			"interval, without another word until it works", "err", err)
+			"interval until it works", "err", err)
 	}
 	r.lookFailed = failed
 }
