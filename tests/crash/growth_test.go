@@ -105,6 +105,9 @@ func commitBeginnings(t *testing.T, cluster *realkafka.Cluster, n names) {
 	require.NoError(t, kadm.NewClient(client).CommitAllOffsets(t.Context(), n.Group, os))
 }
 
+// sourcesRun is what the pipeline says when its source knows where it begins, with checkpoints or without.
+const sourcesRun = "sources and sinks are running"
+
 // grower is a trial whose input gets partitions.
 type grower struct {
 	*trial
@@ -151,7 +154,7 @@ func (g *grower) strike(i int, gracefully bool) error {
 	defer p.Kill()
 	g.kills++
 	// What comes out may be of the process before, and so is no sign that this one has looked at the partitions.
-	if err = awaitWords(p, g.log(), g.logBefore, g.running()); err == nil {
+	if err = awaitWords(p, g.log(), g.logBefore, sourcesRun); err == nil {
 		err = g.progress(p)
 	}
 	if err == nil && (!early || point != "") {
@@ -171,14 +174,6 @@ func (g *grower) strike(i int, gracefully bool) error {
 		return g.stop(p)
 	}
 	return nil
-}
-
-// running is what the pipeline says when its source knows where it begins.
-func (g *grower) running() string {
-	if g.scenario.solo != "" {
-		return "reading without checkpoints"
-	}
-	return "sources and sinks are running"
 }
 
 // awaitPoint waits until the pipeline dies at a point. One that does not come has it killed anyway.
