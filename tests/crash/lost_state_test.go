@@ -111,13 +111,14 @@ func TestOldCopyOfTheStateIsRefused(t *testing.T) {
 
 // runAndStop lets the pipeline run until something new has come out, and stops it.
 func (tr *trial) runAndStop() error {
+	from := fileSize(tr.log())
 	p, err := tr.start()
 	if err != nil {
 		return err
 	}
 	defer p.Kill()
 	// What a killed run has committed may be seen only now.
-	if err := cmp.Or(tr.progress(p), tr.awaitHandler(p)); err != nil {
+	if err := cmp.Or(tr.progress(p), awaitWords(p, tr.log(), from, sourcesRun), tr.awaitHandler(p)); err != nil {
 		return tr.brokenRun(p, err)
 	}
 	p.Signal(syscall.SIGTERM)

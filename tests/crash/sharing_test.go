@@ -343,7 +343,9 @@ func (c *crew) keepApart() error {
 // overlap has one process read all partitions, beside the one that reads some of them: the trial notices.
 func overlap(t *testing.T, c *crew) {
 	h := c.hands[1]
+	// By the prefix and the group of the other one it would be refused.
 	h.names.Prefix += "-other"
+	h.names.Group += "-other"
 	require.NoError(t, h.take(splits.Whole()))
 	require.NoError(t, c.startAll())
 	require.NoError(t, c.watch(c.stall, func() bool { return c.checker.found.doubled > 0 }))
