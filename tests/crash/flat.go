@@ -70,6 +70,10 @@ func judgeFlat(job string, pulses []pulse, short bool) (table string, rising []s
 	}
 	var out strings.Builder
 	for _, t := range trendsOf(pulses) {
+		if short {
+			// In its first seconds a process still fills its pools: an output starts up to 64 writers, each when it is needed.
+			t.slack *= 3
+		}
 		verdict := "flat"
 		switch {
 		case short && t.slow:
