@@ -14,6 +14,8 @@ type measure struct {
 	factor, slack float64
 	// slow is set where half a minute tells nothing: a heap is still finding its size.
 	slow bool
+	// filling is how much more it may be in a life of seconds, in which pools still fill.
+	filling float64
 }
 
 const mb = 1 << 20
@@ -21,11 +23,11 @@ const mb = 1 << 20
 // measures are all that is looked at. The collector lets memory swing. Each transactional id has a client with a connection
 // to each broker once it has needed it, and loses that with the broker: such come and go by a score.
 var measures = []measure{
-	{"RSS MB", func(p pulse) float64 { return float64(p.rss) / mb }, 1.2, 24, true},
-	{"goroutines", func(p pulse) float64 { return float64(p.goroutines) }, 1, 24, false},
-	{"files", func(p pulse) float64 { return float64(p.files) }, 1, 24, false},
-	{"connections", func(p pulse) float64 { return float64(p.connections) }, 1, 24, false},
-	{"state MB", func(p pulse) float64 { return float64(p.state) / mb }, 1.2, 6, false},
+	{"RSS MB", func(p pulse) float64 { return float64(p.rss) / mb }, 1.2, 24, true, 0},
+	{"goroutines", func(p pulse) float64 { return float64(p.goroutines) }, 1, 24, false, 64}, // an output starts up to 64 writers, each when it is needed
+	{"files", func(p pulse) float64 { return float64(p.files) }, 1, 24, false, 0},
+	{"connections", func(p pulse) float64 { return float64(p.connections) }, 1, 24, false, 0},
+	{"state MB", func(p pulse) float64 { return float64(p.state) / mb }, 1.2, 6, false, 0},
 }
 
 // minPulses is how many pulses tell anything.
@@ -71,8 +73,7 @@ func judgeFlat(job string, pulses []pulse, short bool) (table string, rising []s
 	var out strings.Builder
 	for _, t := range trendsOf(pulses) {
 		if short {
-			// In its first seconds a process still fills its pools: an output starts up to 64 writers, each when it is needed.
-			t.slack *= 3
+			t.slack += t.filling
 		}
 		verdict := "flat"
 		switch {
